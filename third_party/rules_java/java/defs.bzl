@@ -1,0 +1,8 @@
+"""Stands in for rules_java: Bazel loads these names when it lists its toolchains."""
+
+java_binary = native.java_binary
+java_import = native.java_import
+java_library = native.java_library
+java_runtime = native.java_runtime
+java_test = native.java_test
+java_toolchain = native.java_toolchain

@@ -1,0 +1,124 @@
+"""The libraries that the system provides, as Bazel targets: @system//:grpc, @system//:absl_status...
+
+Each is found through pkg-config, or by its header where a library ships no pkg-config file. A
+library that is missing fails the build with a sentence that names it and the package to install.
+"""
+
+# Target: the pkg-config modules behind it and the Debian and Ubuntu package that brings them.
+_PKG_CONFIG = {
+    "benchmark": (["benchmark"], "libbenchmark-dev"),
+    "cli11": (["CLI11"], "libcli11-dev"),
+    "grpc": (["grpc++", "grpc", "protobuf"], "libgrpc++-dev"),
+    "gtest": (["gmock", "gtest"], "libgmock-dev"),
+    "gtest_main": (["gmock", "gtest_main"], "libgtest-dev"),
+    "hwy": (["libhwy"], "libhwy-dev"),
+    "icu": (["icu-uc", "icu-i18n"], "libicu-dev"),
+    "nlohmann_json": (["nlohmann_json"], "nlohmann-json3-dev"),
+    "openssl": (["libcrypto"], "libssl-dev"),
+    "pcre2": (["libpcre2-8"], "libpcre2-dev"),
+    "prometheus_cpp": (["prometheus-cpp-pull", "prometheus-cpp-core"], "prometheus-cpp-dev"),
+    "protobuf": (["protobuf"], "libprotobuf-dev"),
+    "spdlog": (["spdlog"], "libspdlog-dev"),
+    "sqlite3": (["sqlite3"], "libsqlite3-dev"),
+    "yaml_cpp": (["yaml-cpp"], "libyaml-cpp-dev"),
+}
+
+# Target: the header that shows it is there, its link options, and its package.
+_PLAIN = {
+    "civetweb": ("civetweb.h", ["-lcivetweb"], "libcivetweb-dev"),
+    "dnnl": ("dnnl.hpp", ["-ldnnl"], "libdnnl-dev"),
+    "grpc_reflection": ("grpcpp/ext/proto_server_reflection_plugin.h", ["-lgrpc++_reflection"], "libgrpc++-dev"),
+}
+
+_PLAIN_DEPS = {
+    "grpc_reflection": [":grpc"],
+}
+
+# Programs that generate code, and their packages.
+_TOOLS = {
+    "grpc_cpp_plugin": "protobuf-compiler-grpc",
+    "protoc": "protobuf-compiler",
+}
+
+def _missing(what, package):
+    fail("%s is missing; install it with: apt-get install %s (or run deploy/install_deps.sh)" % (what, package))
+
+def _pkg_config(ctx, modules, package):
+    """Defines and link options of pkg-config modules."""
+    result = ctx.execute(["pkg-config", "--cflags", "--libs"] + modules)
+    if result.return_code != 0:
+        _missing("The library " + modules[0], package)
+    defines, linkopts = [], []
+    for flag in result.stdout.split(" "):
+        flag = flag.strip()
+        if flag.startswith("-D") and flag != "-DNOMINMAX":
+            defines.append(flag[2:])
+        elif flag.startswith("-l") or flag.startswith("-L") or flag.startswith("-Wl,") or flag == "-pthread":
+            linkopts.append(flag)
+        elif flag.startswith("-I") and flag[2:] not in ["/usr/include", "/usr/local/include"]:
+            fail("The library %s has its headers in %s, where the compiler does not look" % (modules[0], flag[2:]))
+    return defines, _without_repeats(linkopts)
+
+def _without_repeats(flags):
+    """Drops what pkg-config says many times over; the last place of a library is the one that counts."""
+    kept = []
+    seen = {}
+    for flag in reversed(flags):
+        if flag.startswith("-l"):
+            if flag in seen:
+                continue
+            seen[flag] = True
+        kept.append(flag)
+    return [flag for flag in reversed(kept)]
+
+def _library(name, defines = [], linkopts = [], deps = []):
+    return """
+cc_library(
+    name = %r,
+    defines = %r,
+    linkopts = %r,
+    deps = %r,
+)
+""" % (name, defines, linkopts, deps)
+
+def _absl_modules(ctx):
+    result = ctx.execute(["pkg-config", "--list-all"])
+    names = [line.split(" ")[0] for line in result.stdout.split("\n")] if result.return_code == 0 else []
+    return sorted([name for name in names if name.startswith("absl_")])
+
+def _system_libraries_impl(ctx):
+    if not ctx.which("pkg-config"):
+        _missing("The program pkg-config", "pkg-config")
+    build = ['package(default_visibility = ["//visibility:public"])\n']
+
+    for name, (modules, package) in _PKG_CONFIG.items():
+        defines, linkopts = _pkg_config(ctx, modules, package)
+        build.append(_library(name, defines, linkopts))
+
+    absl = _absl_modules(ctx)
+    if not absl:
+        _missing("The library Abseil", "libabsl-dev")
+    for name in absl:
+        defines, linkopts = _pkg_config(ctx, [name], "libabsl-dev")
+        build.append(_library(name, defines, linkopts))
+
+    for name, (header, linkopts, package) in _PLAIN.items():
+        if not ctx.path("/usr/include/" + header).exists:
+            _missing("The library " + name, package)
+        build.append(_library(name, [], linkopts, _PLAIN_DEPS.get(name, [])))
+
+    for name, package in _TOOLS.items():
+        program = ctx.which(name)
+        if not program:
+            _missing("The program " + name, package)
+        ctx.symlink(program, name)
+    build.append("\nexports_files(%r)\n" % sorted(_TOOLS.keys()))
+
+    ctx.file("BUILD", "".join(build))
+
+system_libraries = repository_rule(
+    implementation = _system_libraries_impl,
+    doc = "Makes @system from what pkg-config finds.",
+    environ = ["PATH", "PKG_CONFIG_PATH"],
+    local = True,
+)
