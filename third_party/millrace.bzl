@@ -32,21 +32,33 @@ _IMPORT_ROOTS = [
     "third_party/googleapis",
 ]
 
+# What --config=tsan needs to understand the system's uninstrumented libraries.
+_TSAN_DEPS = select({
+    "//tests/build:tsan": ["//tests/build:absl_for_tsan"],
+    "//conditions:default": [],
+})
+
 def millrace_cc_library(name, copts = [], **kwargs):
     """A cc_library with the project's warnings as errors."""
     native.cc_library(name = name, copts = MILLRACE_COPTS + copts, **kwargs)
 
-def millrace_cc_binary(name, copts = [], **kwargs):
+def millrace_cc_binary(name, deps = [], copts = [], **kwargs):
     """A cc_binary with the project's warnings as errors."""
-    native.cc_binary(name = name, copts = MILLRACE_COPTS + copts, **kwargs)
+    native.cc_binary(
+        name = name,
+        copts = MILLRACE_COPTS + copts,
+        deps = deps + _TSAN_DEPS,
+        **kwargs
+    )
 
-def millrace_cc_test(name, deps = [], copts = [], size = "small", main = True, **kwargs):
+def millrace_cc_test(name, deps = [], copts = [], size = "small", data = [], main = True, **kwargs):
     """A GoogleTest test. `main = False` leaves out gtest_main for a test with its own main()."""
     native.cc_test(
         name = name,
         size = size,
         copts = MILLRACE_COPTS + copts,
-        deps = deps + ["@system//:gtest_main" if main else "@system//:gtest"],
+        data = data + ["//tests/build:tsan.supp"],
+        deps = deps + ["@system//:gtest_main" if main else "@system//:gtest"] + _TSAN_DEPS,
         **kwargs
     )
 

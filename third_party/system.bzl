@@ -1,7 +1,8 @@
 """The libraries that the system provides, as Bazel targets: @system//:grpc, @system//:absl_status...
 
-Each is found through pkg-config, or by its header where a library ships no pkg-config file. A
-library that is missing fails the build with a sentence that names it and the package to install.
+Each is found through pkg-config, or by its header where a library ships no pkg-config file. Where a
+library is missing, what uses it (and nothing else) fails to build, with a sentence that names the
+library and the package to install.
 """
 
 # Target: the pkg-config modules behind it and the Debian and Ubuntu package that brings them.
@@ -40,14 +41,29 @@ _TOOLS = {
     "protoc": "protobuf-compiler",
 }
 
-def _missing(what, package):
-    fail("%s is missing; install it with: apt-get install %s (or run deploy/install_deps.sh)" % (what, package))
+def _complaint(what, package):
+    return "%s is missing; install it with: apt-get install %s (or run deploy/install_deps.sh)" % (what, package)
 
-def _pkg_config(ctx, modules, package):
-    """Defines and link options of pkg-config modules."""
+def _missing_library(name, package):
+    """A target that fails as soon as something is compiled against it."""
+    return """
+genrule(
+    name = "{name}_missing",
+    outs = ["{name}_missing.h"],
+    cmd = "echo >&2; echo 'ERROR: {complaint}' >&2; false",
+)
+
+cc_library(
+    name = "{name}",
+    hdrs = [":{name}_missing"],
+)
+""".format(name = name, complaint = _complaint("The library " + name, package))
+
+def _pkg_config(ctx, modules):
+    """Defines and link options of pkg-config modules, or None where one of them is missing."""
     result = ctx.execute(["pkg-config", "--cflags", "--libs"] + modules)
     if result.return_code != 0:
-        _missing("The library " + modules[0], package)
+        return None
     defines, linkopts = [], []
     for flag in result.stdout.split(" "):
         flag = flag.strip()
@@ -81,39 +97,49 @@ cc_library(
 )
 """ % (name, defines, linkopts, deps)
 
+def _pkg_config_library(ctx, name, modules, package):
+    found = _pkg_config(ctx, modules)
+    if not found:
+        return _missing_library(name, package)
+    return _library(name, found[0], found[1])
+
 def _absl_modules(ctx):
     result = ctx.execute(["pkg-config", "--list-all"])
-    names = [line.split(" ")[0] for line in result.stdout.split("\n")] if result.return_code == 0 else []
+    names = [line.split(" ")[0] for line in result.stdout.split("\n")]
     return sorted([name for name in names if name.startswith("absl_")])
+
+def _tool(ctx, name, package):
+    """A program under its own name, or a stand-in that says what to install."""
+    program = ctx.which(name)
+    if program:
+        ctx.symlink(program, name)
+    else:
+        ctx.file(name, "#!/bin/sh\necho 'ERROR: %s' >&2\nexit 1\n" % _complaint("The program " + name, package))
 
 def _system_libraries_impl(ctx):
     if not ctx.which("pkg-config"):
-        _missing("The program pkg-config", "pkg-config")
+        fail(_complaint("The program pkg-config", "pkg-config"))
+
     build = ['package(default_visibility = ["//visibility:public"])\n']
-
     for name, (modules, package) in _PKG_CONFIG.items():
-        defines, linkopts = _pkg_config(ctx, modules, package)
-        build.append(_library(name, defines, linkopts))
+        build.append(_pkg_config_library(ctx, name, modules, package))
 
+    # Abseil has a module for each of its libraries; without any, most of our code could name none.
     absl = _absl_modules(ctx)
     if not absl:
-        _missing("The library Abseil", "libabsl-dev")
+        fail(_complaint("The library Abseil", "libabsl-dev"))
     for name in absl:
-        defines, linkopts = _pkg_config(ctx, [name], "libabsl-dev")
-        build.append(_library(name, defines, linkopts))
+        build.append(_pkg_config_library(ctx, name, [name], "libabsl-dev"))
 
     for name, (header, linkopts, package) in _PLAIN.items():
-        if not ctx.path("/usr/include/" + header).exists:
-            _missing("The library " + name, package)
-        build.append(_library(name, [], linkopts, _PLAIN_DEPS.get(name, [])))
+        if ctx.path("/usr/include/" + header).exists:
+            build.append(_library(name, [], linkopts, _PLAIN_DEPS.get(name, [])))
+        else:
+            build.append(_missing_library(name, package))
 
     for name, package in _TOOLS.items():
-        program = ctx.which(name)
-        if not program:
-            _missing("The program " + name, package)
-        ctx.symlink(program, name)
+        _tool(ctx, name, package)
     build.append("\nexports_files(%r)\n" % sorted(_TOOLS.keys()))
-
     ctx.file("BUILD", "".join(build))
 
 system_libraries = repository_rule(

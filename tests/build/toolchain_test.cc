@@ -2,7 +2,6 @@
 // what they exchange (string_view above all).
 
 #include <civetweb.h>
-#include <dnnl.hpp>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -14,6 +13,8 @@
 #include <sqlite3.h>
 #include <unicode/normalizer2.h>
 #include <yaml-cpp/yaml.h>
+
+#include <dnnl.hpp>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <hwy/highway.h>
