@@ -1,0 +1,177 @@
+// The mathematics of a layer: one interface, one implementation a kind of device.
+//
+// Pointers are device pointers; matrices are row major. Activations have the compute type
+// (`Ops::compute_dtype`); so have weights and biases as they lie in an uploaded slab. Statistics
+// are f32. Every call is enqueued on `stream` and returns at once; errors are the stream's. Results
+// depend on arguments, `threads` and the hardware alone, never on addresses or timing.
+//
+// Gradients of weights go to `GradientTarget`s: f32 and added to what is there, or of the compute
+// type and written once.
+#ifndef MILLRACE_ENGINE_OPS_OPS_H_
+#define MILLRACE_ENGINE_OPS_OPS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "engine/base/dtype.h"
+#include "engine/device/device.h"
+
+namespace millrace {
+
+// Where the gradient of a parameter tensor goes.
+struct GradientTarget {
+  void* data = nullptr;  // nullptr: not wanted
+  DType dtype = DType::kF32;
+  bool accumulate = false;  // add to what is there (f32 only) instead of overwriting
+};
+
+// y[tokens, out] = x[tokens, in] · w[out, in]ᵀ + bias[out] + residual[tokens, out]
+struct LinearForward {
+  int64_t tokens, in, out;
+  const void* x;
+  const void* weight;
+  const void* bias = nullptr;
+  const void* residual = nullptr;  // may be y
+  void* y;
+  DType y_dtype;  // compute type, or f32
+};
+
+// dx = dy · w;  dw = dyᵀ · x;  dbias = Σ_tokens dy
+struct LinearBackward {
+  int64_t tokens, in, out;
+  const void* dy;  // [tokens, out]
+  const void* x;   // [tokens, in]
+  const void* weight;
+  void* dx = nullptr;  // nullptr: not wanted
+  GradientTarget dweight;
+  GradientTarget dbias;
+};
+
+// RMSNorm (Zhang & Sennrich 2019): y = x · rstd · weight, rstd = (mean(x²) + ε)^-½.
+// LayerNorm (Ba et al. 2016): y = (x − mean) · rstd · weight + bias.
+struct NormForward {
+  bool layer_norm;
+  int64_t tokens, width;
+  double epsilon;
+  const void* x;
+  const void* weight;
+  const void* bias = nullptr;
+  void* y;
+  float* mean = nullptr;  // [tokens]; LayerNorm only
+  float* rstd;            // [tokens]
+};
+
+// dx = residual + d/dx; weights' gradients summed over tokens.
+struct NormBackward {
+  bool layer_norm;
+  int64_t tokens, width;
+  const void* dy;
+  const void* x;
+  const void* weight;
+  const float* mean = nullptr;
+  const float* rstd;
+  const void* residual = nullptr;  // [tokens, width]; may be dx
+  void* dx;
+  GradientTarget dweight;
+  GradientTarget dbias;
+};
+
+// Rotary position embedding (Su et al. 2021) in the half-split form of Llama: for each head of
+// width d, (x[i], x[i + d/2]) turns by position · θ^(−2i/d). In place, on the q and k columns of a
+// fused [tokens, qkv] matrix. `backward` turns the other way: the gradient's rotation.
+struct Rotary {
+  int64_t tokens, num_heads, num_kv_heads, head_dim;
+  int64_t row_stride;          // elements from one token to the next
+  const int32_t* positions;    // [tokens], within their document
+  const float* cos_sin_table;  // [max_positions, head_dim/2, 2], made by FillRotaryTable
+  void* qkv;
+  bool backward = false;
+};
+
+// Causal grouped-query attention inside documents, blockwise with online softmax (Dao et al. 2022,
+// Dao 2023); the full score matrix is never stored. Tokens of the fused matrix: q heads, k heads, v
+// heads. Query head h reads key/value head h / (num_heads / num_kv_heads).
+struct AttentionForward {
+  int64_t tokens, num_heads, num_kv_heads, head_dim;
+  // Document i is tokens [boundaries[i], boundaries[i + 1]); first 0, last `tokens`. Host memory.
+  absl::Span<const int32_t> boundaries;
+  float scale;         // usually head_dim^-½
+  const void* qkv;     // [tokens, (num_heads + 2·num_kv_heads)·head_dim]
+  void* output;        // [tokens, num_heads·head_dim]
+  float* log_sum_exp;  // [num_heads, tokens], of scaled scores
+};
+
+struct AttentionBackward {
+  int64_t tokens, num_heads, num_kv_heads, head_dim;
+  absl::Span<const int32_t> boundaries;
+  float scale;
+  const void* qkv;
+  const void* output;
+  const float* log_sum_exp;
+  const void* doutput;
+  void* dqkv;  // all written
+};
+
+// Forward: y[tokens, width] from x. Backward: dx from dy and x; y, where given, is made again.
+struct Activation {
+  enum class Kind : uint8_t {
+    kSwiGlu,    // x is [tokens, 2·width] = gate, up: y = silu(gate) · up (Shazeer 2020)
+    kGeluTanh,  // x is [tokens, width] (Hendrycks & Gimpel 2016, tanh form)
+  };
+  Kind kind;
+  int64_t tokens, width;
+  const void* x;
+  void* y = nullptr;
+  const void* dy = nullptr;
+  void* dx = nullptr;  // backward; may be x
+};
+
+// Mean cross-entropy of a linear projection onto the vocabulary, forward and backward together in
+// chunks of tokens, so that logits of more than one chunk never exist.
+struct LinearCrossEntropy {
+  int64_t tokens, hidden, vocab;
+  const void* x;           // [tokens, hidden]
+  const void* weight;      // [vocab, hidden]
+  const int32_t* targets;  // [tokens]; negative: ignored. Host memory.
+  // Factor of every token's loss in the gradient: 1 / (unmasked tokens of the whole step).
+  float gradient_scale;
+  int64_t token_chunk;  // tokens of a chunk; fixes the order of sums
+  double* loss_sum;     // host; Σ over unmasked tokens of −ln p(target), added to what is there
+  void* dx = nullptr;   // [tokens, hidden]; nullptr: forward only
+  GradientTarget dweight;  // f32 accumulate, or written once when tokens <= token_chunk
+};
+
+// The largest of everything that ops will be called with, to size their scratch memory.
+struct OpsLimits {
+  int64_t tokens = 0;  // of a micro-batch
+  int64_t hidden = 0, qkv = 0, query = 0, mlp_in = 0, intermediate = 0, vocab = 0;
+  int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
+  int64_t longest_document = 0;
+  int64_t token_chunk = 0;
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+
+  virtual DType compute_dtype() const = 0;
+  // Scratch that any one op within `limits` needs at most.
+  virtual size_t WorkspaceBytes(const OpsLimits& limits) const = 0;
+  // Scratch for the calls that follow, which must all be on one stream.
+  virtual void SetWorkspace(void* data, size_t bytes) = 0;
+
+  virtual void Run(Stream& stream, const LinearForward& op) = 0;
+  virtual void Run(Stream& stream, const LinearBackward& op) = 0;
+  virtual void Run(Stream& stream, const NormForward& op) = 0;
+  virtual void Run(Stream& stream, const NormBackward& op) = 0;
+  virtual void Run(Stream& stream, const Rotary& op) = 0;
+  virtual void Run(Stream& stream, const AttentionForward& op) = 0;
+  virtual void Run(Stream& stream, const AttentionBackward& op) = 0;
+  virtual void Run(Stream& stream, const Activation& op) = 0;
+  virtual void Run(Stream& stream, const LinearCrossEntropy& op) = 0;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_OPS_OPS_H_
