@@ -1,0 +1,18 @@
+#include "proto/job_file/job_file.h"
+
+#include "absl/status/status.h"
+#include "proto/job_file/message_reader.h"
+#include "proto/job_file/message_writer.h"
+
+namespace millrace {
+
+absl::StatusOr<v1::JobSpec> ParseJobFile(absl::string_view text) {
+  v1::JobSpec spec;
+  absl::Status status = ReadYamlMessage(text, &spec);
+  if (!status.ok()) return status;
+  return spec;
+}
+
+std::string FormatJobFile(const v1::JobSpec& spec) { return WriteYamlMessage(spec); }
+
+}  // namespace millrace
