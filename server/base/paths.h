@@ -1,0 +1,56 @@
+// Where things lie in the data folder.
+//
+//   endpoint                     the bound addresses, written by the running daemon
+//   lock                         held by the running daemon
+//   millrace.db                  the job store
+//   jobs/ID/                     one job
+//     lock                       held by its worker as long as that lives
+//     attempts/N/log             standard output and error of its Nth worker
+//     checkpoints/STEP/          complete and incomplete checkpoints
+//   datasets/ID/                 one dataset
+//   trash/                       on its way out; emptied at start
+#ifndef MILLRACE_SERVER_BASE_PATHS_H_
+#define MILLRACE_SERVER_BASE_PATHS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+
+class DataPaths {
+ public:
+  // `root` is an absolute path.
+  explicit DataPaths(std::string root) : root_(std::move(root)) {}
+
+  const std::string& root() const { return root_; }
+  std::string Endpoint() const { return absl::StrCat(root_, "/endpoint"); }
+  std::string Lock() const { return absl::StrCat(root_, "/lock"); }
+  std::string Database() const { return absl::StrCat(root_, "/millrace.db"); }
+  std::string Trash() const { return absl::StrCat(root_, "/trash"); }
+
+  std::string Jobs() const { return absl::StrCat(root_, "/jobs"); }
+  std::string Job(absl::string_view id) const { return absl::StrCat(root_, "/jobs/", id); }
+  std::string JobLock(absl::string_view id) const { return absl::StrCat(Job(id), "/lock"); }
+  std::string Attempt(absl::string_view id, int32_t attempt) const {
+    return absl::StrCat(Job(id), "/attempts/", attempt);
+  }
+  std::string AttemptLog(absl::string_view id, int32_t attempt) const {
+    return absl::StrCat(Attempt(id, attempt), "/log");
+  }
+  std::string Checkpoints(absl::string_view id) const {
+    return absl::StrCat(Job(id), "/checkpoints");
+  }
+
+  std::string Datasets() const { return absl::StrCat(root_, "/datasets"); }
+  std::string Dataset(absl::string_view id) const { return absl::StrCat(root_, "/datasets/", id); }
+
+ private:
+  std::string root_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_BASE_PATHS_H_
