@@ -1,0 +1,19 @@
+// The global gradient norm and what clipping makes of it.
+#ifndef MILLRACE_ENGINE_OPTIM_GRADIENT_NORM_H_
+#define MILLRACE_ENGINE_OPTIM_GRADIENT_NORM_H_
+
+#include "engine/base/thread_pool.h"
+#include "engine/state/host_state.h"
+
+namespace millrace {
+
+// Σ g² over a unit's gradient, in double, in an order that depends neither on the number of threads
+// nor on the width of the processor's vectors. Not finite when an element is not.
+double GradientSumOfSquares(const HostState& state, int unit, ThreadPool& pool);
+
+// min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; 1 when clip_norm is 0.
+double ClipFactor(double norm, double clip_norm);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_OPTIM_GRADIENT_NORM_H_

@@ -1,0 +1,87 @@
+// What a training run is to do: the job file in plain C++ types.
+//
+//   std::vector<FieldProblem> problems = Validate(spec);   // by the job file's field paths
+//
+// Every default here is the default of the field in the job file.
+#ifndef MILLRACE_ENGINE_TRAIN_TRAIN_SPEC_H_
+#define MILLRACE_ENGINE_TRAIN_TRAIN_SPEC_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/base/field_problem.h"
+#include "engine/optim/learning_rate.h"
+#include "engine/optim/optimizer.h"
+#include "engine/state/recipe.h"
+
+namespace millrace {
+
+struct TrainSpec {
+  // model: content of a Hugging Face style config.json. `vocab_size` may be left out: it is then
+  // the tokenizer's.
+  std::string model_config_json;
+  // tokenizer
+  std::string tokenizer = "byte";
+
+  // data. `data_path` is the file or folder that data.train stands for.
+  std::string data_path;
+  double eval_fraction = 0.02;
+  int64_t sequence_length = 0;  // tokens
+
+  // train
+  int64_t steps = 0;
+  int64_t tokens_per_step = 0;
+  std::optional<int64_t> tokens_per_micro_batch;
+  int64_t seed = 0;
+  double clip_norm = 1.0;  // 0: no clipping
+  double learning_rate = 3e-4;
+  AdamWParams adamw;
+  ScheduleKind schedule = ScheduleKind::kCosine;
+  int64_t warmup_steps = 0;
+  double final_ratio = 0.1;
+  std::optional<int64_t> decay_steps;  // wsd only; a fifth of `steps` when left out
+  std::optional<int64_t> threads;      // the machine's cores when left out
+
+  // precision
+  Recipe recipe = Recipe::kFull;
+  std::optional<DType> compute;  // bf16 under `full` where the processor has it, else f32
+
+  // memory; the node's free memory when left out
+  std::optional<int64_t> device_budget_bytes;
+  std::optional<int64_t> host_budget_bytes;
+
+  // checkpoint
+  std::optional<int64_t> checkpoint_every_steps;  // a tenth of `steps` when left out; 0: the last
+  int64_t keep_last = 2;
+  int64_t keep_best = 1;
+
+  // evaluation
+  std::optional<int64_t> evaluate_every_steps;  // with each checkpoint when left out; 0: never
+  int64_t evaluate_max_sequences = 64;
+
+  // sample
+  int64_t sample_every_steps = 0;  // 0: never
+  std::vector<std::string> prompts;
+  int64_t sample_max_tokens = 64;
+  double temperature = 0.8;  // 0: greedy
+  int64_t top_k = 40;        // 0: all
+};
+
+// All that is wrong with the values by themselves (model and data are checked when they are read).
+// Empty: fine.
+std::vector<FieldProblem> Validate(const TrainSpec& spec);
+
+// Fills in what was left out with what this machine gives: threads, micro-batch, compute type,
+// decay and checkpoint intervals. `bf16_supported`: the processor computes in bf16. Requires a spec
+// that Validate accepts. A spec once resolved fixes the numbers on any machine like this one.
+TrainSpec Resolve(TrainSpec spec, int64_t cores, bool bf16_supported);
+
+// The learning-rate schedule of a resolved spec.
+LearningRateSchedule ScheduleOf(const TrainSpec& spec);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_TRAIN_TRAIN_SPEC_H_
