@@ -26,7 +26,7 @@ MILLRACE_COPTS = [
     "-Wno-missing-field-initializers",
 ]
 
-# Where imports start, in the order that protoc searches them.
+# Where imports start, in the order that protoc searches them. Each has a target `import_root`.
 _IMPORT_ROOTS = [
     "proto",
     "third_party/googleapis",
@@ -121,14 +121,14 @@ def millrace_proto_library(name, srcs, deps = [], has_services = False, visibili
         visibility = ["//visibility:private"],
     )
 
-    # From this package up to the import root.
-    depth = len(package.split("/")) - len(root.split("/"))
     native.cc_library(
         name = name,
         srcs = sources,
         hdrs = headers,
         copts = ["-w"],
-        includes = ["/".join([".."] * depth) or "."],
-        deps = deps + ["@system//:grpc" if has_services else "@system//:protobuf"],
+        deps = deps + [
+            "//" + root + ":import_root",
+            "@system//:grpc" if has_services else "@system//:protobuf",
+        ],
         visibility = visibility,
     )
