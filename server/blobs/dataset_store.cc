@@ -1,0 +1,363 @@
+#include "server/blobs/dataset_store.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/status_macros.h"
+#include "server/base/errors.h"
+#include "server/base/resource_names.h"
+#include "server/blobs/blob_names.h"
+
+namespace millrace {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr size_t kMostFiles = 10'000;
+constexpr char kManifest[] = "manifest.json";
+// Ids begin with a letter, so no dataset is ever called this.
+constexpr char kCreating[] = ".creating-";
+constexpr char kDeleting[] = ".deleting-";
+
+absl::Status Invalid(std::string field, std::string description) {
+  return MakeFieldError(ErrorReason::kDatasetInvalid, {{std::move(field), std::move(description)}});
+}
+
+absl::Status NotFound(const std::string& id) {
+  return MakeError(ErrorReason::kDatasetNotFound,
+                   absl::StrCat("there is no dataset datasets/", id,
+                                "; `millrace datasets` lists those there are"));
+}
+
+absl::Status MakeFolder(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  return error ? ErrnoToStatus(error.value(), "create", path) : absl::OkStatus();
+}
+
+absl::Status CheckDeclaration(const std::string& id, const std::vector<DatasetFile>& files) {
+  MILLRACE_RETURN_IF_ERROR(CheckId("dataset_id", id));
+  if (files.empty()) return Invalid("dataset.files", "is empty; declare at least one file");
+  if (files.size() > kMostFiles) {
+    return Invalid("dataset.files",
+                   absl::StrCat(files.size(), " files are more than ", kMostFiles,
+                                "; put them together in fewer, as JSONL for example"));
+  }
+  std::set<std::string> paths;
+  int64_t total_bytes = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const DatasetFile& file = files[i];
+    const std::string field = absl::StrCat("dataset.files[", i, "]");
+    if (const std::string problem = ProblemWithRelativePath(file.path); !problem.empty()) {
+      return Invalid(field + ".path", absl::StrCat("`", file.path, "` ", problem));
+    }
+    if (file.size_bytes < 0 || file.size_bytes > INT64_MAX - total_bytes) {
+      return Invalid(field + ".size_bytes", absl::StrCat(file.size_bytes, " is out of range"));
+    }
+    if (const std::string problem = ProblemWithSha256(file.sha256); !problem.empty()) {
+      return Invalid(field + ".sha256", absl::StrCat("`", file.sha256, "` ", problem));
+    }
+    if (!paths.insert(file.path).second) {
+      return Invalid(field + ".path", absl::StrCat("`", file.path, "` is declared twice"));
+    }
+    total_bytes += file.size_bytes;
+  }
+  for (const std::string& path : paths) {
+    for (size_t slash = path.find('/'); slash != std::string::npos;
+         slash = path.find('/', slash + 1)) {
+      if (paths.count(path.substr(0, slash)) > 0) {
+        return Invalid("dataset.files",
+                       absl::StrCat("`", path.substr(0, slash),
+                                    "` is both a file and the folder of `", path, "`"));
+      }
+    }
+  }
+  if (total_bytes == 0) {
+    return Invalid("dataset.files", "all files are empty; there is nothing to train on");
+  }
+  return absl::OkStatus();
+}
+
+// A file whose last byte came just before a crash, or that has no bytes at all, was not yet moved
+// into place.
+absl::Status Complete(const std::shared_ptr<DatasetFileSlot>& slot, Disk* disk) {
+  if (IsComplete(*slot)) return absl::OkStatus();
+  const int64_t committed = CommittedBytes(*slot);
+  if (committed < slot->declared.size_bytes) {
+    return MakeError(ErrorReason::kUploadIncomplete,
+                     absl::StrCat("file ", slot->declared.path, ": ", committed, " of ",
+                                  slot->declared.size_bytes, " bytes are here; send the others"));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<DatasetUpload> upload,
+                            DatasetUpload::Open(slot, committed, disk));
+  return upload->Finish().status();
+}
+
+// Makes the names of all files, and of the folders between, last.
+absl::Status SyncFolders(const std::string& files_folder, const std::vector<DatasetFile>& files) {
+  std::set<fs::path> folders = {files_folder};
+  for (const DatasetFile& file : files) {
+    for (fs::path part = fs::path(file.path).parent_path(); !part.empty();
+         part = part.parent_path()) {
+      folders.insert(files_folder / part);
+    }
+  }
+  for (const fs::path& folder : folders) MILLRACE_RETURN_IF_ERROR(SyncFolder(folder.string()));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct DatasetStore::Entry {
+  // Held throughout a finalization; taken before `mutex`.
+  absl::Mutex finalizing;
+  mutable absl::Mutex mutex;
+  Dataset dataset ABSL_GUARDED_BY(mutex);
+  // By path; the map itself never changes.
+  std::map<std::string, std::shared_ptr<DatasetFileSlot>> slots;
+};
+
+absl::StatusOr<std::unique_ptr<DatasetStore>> DatasetStore::Open(Options options) {
+  MILLRACE_RETURN_IF_ERROR(MakeFolder(options.folder));
+  std::unique_ptr<DatasetStore> store(new DatasetStore(std::move(options)));
+  MILLRACE_RETURN_IF_ERROR(store->Load());
+  return store;
+}
+
+absl::Status DatasetStore::Load() {
+  absl::MutexLock lock(&mutex_);
+  std::error_code error;
+  std::vector<fs::path> folders;
+  for (fs::directory_iterator it(options_.folder, error), end; !error && it != end;
+       it.increment(error)) {
+    folders.push_back(it->path());
+  }
+  if (error) return ErrnoToStatus(error.value(), "list", options_.folder);
+  for (const fs::path& folder : folders) {
+    const std::string name = folder.filename().string();
+    if (absl::StartsWith(name, kCreating) || absl::StartsWith(name, kDeleting)) {
+      fs::remove_all(folder, error);
+      continue;
+    }
+    if (!IsValidId(name)) continue;
+    const std::string path = (folder / kManifest).string();
+    MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+    MILLRACE_ASSIGN_OR_RETURN(Dataset dataset, ReadDatasetManifest(text, path));
+    dataset.id = name;
+    entries_[name] = MakeEntry(std::move(dataset));
+  }
+  return absl::OkStatus();
+}
+
+std::string DatasetStore::FolderOf(const std::string& id) const {
+  return absl::StrCat(options_.folder, "/", id);
+}
+
+std::string DatasetStore::FilesFolder(const std::string& id) const {
+  return absl::StrCat(FolderOf(id), "/files");
+}
+
+std::shared_ptr<DatasetStore::Entry> DatasetStore::MakeEntry(Dataset dataset) const {
+  auto entry = std::make_shared<Entry>();
+  for (const DatasetFile& file : dataset.files) {
+    auto slot = std::make_shared<DatasetFileSlot>();
+    slot->declared = file;
+    slot->part_path = absl::StrCat(FolderOf(dataset.id), "/parts/", file.path);
+    slot->final_path = absl::StrCat(FilesFolder(dataset.id), "/", file.path);
+    entry->slots.emplace(file.path, std::move(slot));
+  }
+  absl::MutexLock lock(&entry->mutex);
+  entry->dataset = std::move(dataset);
+  return entry;
+}
+
+absl::StatusOr<std::shared_ptr<DatasetStore::Entry>> DatasetStore::Find(
+    const std::string& id) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return NotFound(id);
+  return found->second;
+}
+
+Dataset DatasetStore::Snapshot(const Entry& entry) {
+  absl::MutexLock lock(&entry.mutex);
+  Dataset dataset = entry.dataset;
+  for (DatasetFile& file : dataset.files) {
+    file.committed_bytes =
+        dataset.ready ? file.size_bytes : CommittedBytes(*entry.slots.at(file.path));
+  }
+  return dataset;
+}
+
+int64_t DatasetStore::OutstandingBytes() const {
+  int64_t bytes = 0;
+  for (const auto& [id, entry] : entries_) {
+    {
+      absl::MutexLock lock(&entry->mutex);
+      if (entry->dataset.ready) continue;
+    }
+    for (const auto& [path, slot] : entry->slots) {
+      bytes += slot->declared.size_bytes - CommittedBytes(*slot);
+    }
+  }
+  return bytes;
+}
+
+absl::StatusOr<Dataset> DatasetStore::Create(const std::string& id,
+                                             std::vector<DatasetFile> files) {
+  MILLRACE_RETURN_IF_ERROR(CheckDeclaration(id, files));
+  std::sort(files.begin(), files.end(),
+            [](const DatasetFile& a, const DatasetFile& b) { return a.path < b.path; });
+
+  absl::MutexLock lock(&mutex_);
+  if (const auto found = entries_.find(id); found != entries_.end()) {
+    Dataset there = Snapshot(*found->second);
+    if (there.files == files) return there;
+    return MakeError(
+        ErrorReason::kIdTaken,
+        absl::StrCat("datasets/", id, " is there already with other files; choose another id"));
+  }
+
+  Dataset dataset;
+  dataset.id = id;
+  dataset.create_time = absl::Now();
+  for (DatasetFile& file : files) {
+    file.committed_bytes = 0;
+    dataset.size_bytes += file.size_bytes;
+  }
+  dataset.files = std::move(files);
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t free_bytes, options_.disk->FreeBytes(options_.folder));
+  const int64_t outstanding_bytes = OutstandingBytes();
+  if (dataset.size_bytes > free_bytes - outstanding_bytes) {
+    return MakeError(
+        ErrorReason::kDiskFull,
+        absl::StrCat("datasets/", id, " needs ", dataset.size_bytes, " bytes; ", free_bytes,
+                     " are free on the disk of ", options_.folder, ", of which ", outstanding_bytes,
+                     " are for uploads under way; free some space"));
+  }
+
+  const std::string fresh = FolderOf(absl::StrCat(kCreating, id));
+  std::error_code ignored;
+  fs::remove_all(fresh, ignored);
+  MILLRACE_RETURN_IF_ERROR(MakeFolder(fresh));
+  MILLRACE_RETURN_IF_ERROR(
+      WriteFileAtomically(absl::StrCat(fresh, "/", kManifest), WriteDatasetManifest(dataset)));
+  if (std::rename(fresh.c_str(), FolderOf(id).c_str()) != 0) {
+    return ErrnoToStatus(errno, "move into place", fresh);
+  }
+  MILLRACE_RETURN_IF_ERROR(SyncFolder(options_.folder));
+  return Snapshot(*(entries_[id] = MakeEntry(std::move(dataset))));
+}
+
+absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetStore::OpenUpload(const std::string& id,
+                                                                        const std::string& path,
+                                                                        int64_t offset) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+  const auto slot = entry->slots.find(path);
+  if (slot == entry->slots.end()) {
+    return MakeError(ErrorReason::kFileNotFound,
+                     absl::StrCat("datasets/", id, " declares no file `", path, "`"));
+  }
+  return DatasetUpload::Open(slot->second, offset, options_.disk);
+}
+
+absl::StatusOr<Dataset> DatasetStore::Finalize(const std::string& id) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+  absl::MutexLock finalizing(&entry->finalizing);
+  Dataset dataset = Snapshot(*entry);
+  if (dataset.ready) return dataset;
+
+  for (const auto& [path, slot] : entry->slots) {
+    MILLRACE_RETURN_IF_ERROR(Complete(slot, options_.disk));
+  }
+  MILLRACE_RETURN_IF_ERROR(SyncFolders(FilesFolder(id), dataset.files));
+  std::vector<std::string> paths;
+  for (const DatasetFile& file : dataset.files) paths.push_back(file.path);
+  absl::StatusOr<int64_t> documents = options_.count_documents(FilesFolder(id), paths);
+  if (!documents.ok()) {
+    if (!absl::IsInvalidArgument(documents.status())) return documents.status();
+    return MakeError(ErrorReason::kDatasetInvalid, documents.status().message());
+  }
+  if (*documents == 0) {
+    return MakeError(ErrorReason::kDatasetInvalid,
+                     absl::StrCat("datasets/", id, " holds no text; there is nothing to train on"));
+  }
+
+  dataset.ready = true;
+  dataset.document_count = *documents;
+  MILLRACE_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(FolderOf(id), "/", kManifest),
+                                               WriteDatasetManifest(dataset)));
+  std::error_code ignored;
+  fs::remove_all(absl::StrCat(FolderOf(id), "/parts"), ignored);
+  {
+    absl::MutexLock lock(&entry->mutex);
+    entry->dataset = dataset;
+  }
+  return Snapshot(*entry);
+}
+
+absl::StatusOr<Dataset> DatasetStore::Get(const std::string& id) const {
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+  return Snapshot(*entry);
+}
+
+std::vector<Dataset> DatasetStore::List(const std::string& after_id, int limit) const {
+  std::vector<std::shared_ptr<Entry>> entries;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (auto it = entries_.upper_bound(after_id);
+         it != entries_.end() && entries.size() < static_cast<size_t>(limit); ++it) {
+      entries.push_back(it->second);
+    }
+  }
+  std::vector<Dataset> datasets;
+  for (const std::shared_ptr<Entry>& entry : entries) datasets.push_back(Snapshot(*entry));
+  return datasets;
+}
+
+absl::Status DatasetStore::Delete(const std::string& id) {
+  const std::string doomed = FolderOf(absl::StrCat(kDeleting, id));
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = entries_.find(id);
+    if (found == entries_.end()) return NotFound(id);
+    const std::shared_ptr<Entry> entry = found->second;
+    if (options_.jobs_using) {
+      if (const std::vector<std::string> jobs = options_.jobs_using(id); !jobs.empty()) {
+        return MakeError(ErrorReason::kInUse,
+                         absl::StrCat("datasets/", id, " is needed by ", absl::StrJoin(jobs, ", "),
+                                      "; cancel that job or wait until it has ended"));
+      }
+    }
+    if (!entry->finalizing.TryLock()) {
+      return MakeError(ErrorReason::kInUse,
+                       absl::StrCat("datasets/", id, " is being finalized; try again later"));
+    }
+    entry->finalizing.Unlock();
+    std::error_code ignored;
+    fs::remove_all(doomed, ignored);
+    if (std::rename(FolderOf(id).c_str(), doomed.c_str()) != 0) {
+      return ErrnoToStatus(errno, "remove", FolderOf(id));
+    }
+    // Uploads that are under way end.
+    for (const auto& [path, slot] : entry->slots) {
+      absl::MutexLock slot_lock(&slot->mutex);
+      ++slot->holder;
+    }
+    entries_.erase(found);
+  }
+  MILLRACE_RETURN_IF_ERROR(SyncFolder(options_.folder));
+  std::error_code error;
+  fs::remove_all(doomed, error);
+  return error ? ErrnoToStatus(error.value(), "remove", doomed) : absl::OkStatus();
+}
+
+}  // namespace millrace
