@@ -1,0 +1,41 @@
+// Model families, and the Hugging Face style config.json that describes a member of one.
+//
+//   std::vector<FieldProblem> problems;
+//   absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, tokenizer->vocab_size(), &problems);
+//
+// A family is a row of a table in families.cc: which key gives which number, what it is when left
+// out, and which values of the keys that change the mathematics we can compute. Whatever changes
+// the mathematics and is not supported is refused by name, and so is a key nobody knows.
+#ifndef MILLRACE_ENGINE_MODEL_FAMILIES_H_
+#define MILLRACE_ENGINE_MODEL_FAMILIES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/base/field_problem.h"
+#include "engine/model/model_spec.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace {
+
+// Values of `model_type` that ParseModelConfig takes.
+std::vector<std::string> FamilyNames();
+
+// The spec of a config.json. `tokenizer_vocab`, where given, stands in for a missing `vocab_size`
+// and is the least that it may be. INVALID_ARGUMENT lists all problems, each with the path of its
+// field in the config; `problems`, where given, gets the same as a list. Whole numbers written as
+// 256.0 are taken.
+absl::StatusOr<ModelSpec> ParseModelConfig(const nlohmann::json& config,
+                                           std::optional<int64_t> tokenizer_vocab,
+                                           std::vector<FieldProblem>* problems = nullptr);
+
+// A config.json that ParseModelConfig reads back to the same spec and that transformers loads.
+// `torch_dtype`: "float32" or "bfloat16", the type of the weights beside it.
+nlohmann::json WriteModelConfig(const ModelSpec& spec, const std::string& torch_dtype);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_MODEL_FAMILIES_H_
