@@ -15,7 +15,7 @@ deploy/install_deps.sh test || fail "The packages that the tests need are not al
 
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
-bazel test --keep_going --noshow_progress "$@" //... 2>&1 | tee "$report"
+bazel test --keep_going --curses=no --show_progress_rate_limit=30 "$@" //... 2>&1 | tee "$report"
 bazel_status=${PIPESTATUS[0]}
 test_logs=$(bazel info "$@" bazel-testlogs 2>/dev/null)
 
