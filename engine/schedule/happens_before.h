@@ -1,0 +1,35 @@
+// Which instructions are certain to be done when another starts.
+#ifndef MILLRACE_ENGINE_SCHEDULE_HAPPENS_BEFORE_H_
+#define MILLRACE_ENGINE_SCHEDULE_HAPPENS_BEFORE_H_
+
+#include <array>
+#include <vector>
+
+#include "engine/schedule/schedule.h"
+
+namespace millrace {
+
+// A vector clock an instruction: for each stream the last of its instructions, by index in the
+// schedule, that is done when this one is done. Instructions are added in issue order.
+class HappensBefore {
+ public:
+  // The clock follows from the instruction's stream and waits.
+  void Add(const Instruction& instruction);
+
+  // `earlier` is done before `later` starts.
+  bool Ordered(const Schedule& schedule, int earlier, int later) const {
+    return Reaches(schedule.instructions[earlier].stream, earlier, later);
+  }
+  bool Reaches(StreamId stream, int earlier, int later) const {
+    return earlier < later && clocks_[later][static_cast<size_t>(stream)] >= earlier;
+  }
+
+ private:
+  using Clock = std::array<int, kNumStreams>;
+  std::vector<Clock> clocks_;
+  Clock last_ = {-1, -1, -1};  // newest instruction of each stream
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_SCHEDULE_HAPPENS_BEFORE_H_

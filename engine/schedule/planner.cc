@@ -1,0 +1,117 @@
+#include "engine/schedule/planner.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/aligned_buffer.h"
+#include "engine/model/block.h"
+#include "engine/schedule/builder.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kGoodMicroBatchTokens = 4096;
+// f32 logits of one chunk of the head.
+constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+constexpr int64_t kChunkGranularity = 64;
+
+// The purpose under which a buffer shows in the memory table.
+absl::string_view PurposeOf(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::kWeightSlot:
+      return "slots";
+    case BufferKind::kAccumulator:
+    case BufferKind::kConverted:
+      return "gradients";
+    case BufferKind::kResidual:
+    case BufferKind::kResidualGradient:
+    case BufferKind::kSaved:
+      return "activations";
+    default:
+      return "workspace";
+  }
+}
+
+std::vector<MemoryItem> MemoryByPurpose(const Schedule& schedule) {
+  std::vector<MemoryItem> items;
+  for (const Buffer& buffer : schedule.buffers) {
+    if (buffer.bytes == 0) continue;
+    const absl::string_view purpose = PurposeOf(buffer.kind);
+    auto item = std::find_if(items.begin(), items.end(),
+                             [&](const MemoryItem& i) { return i.purpose == purpose; });
+    if (item == items.end()) {
+      items.push_back({std::string(purpose), 0});
+      item = std::prev(items.end());
+    }
+    item->bytes += AlignUp(buffer.bytes, kSlabAlignment);
+  }
+  return items;
+}
+
+}  // namespace
+
+StepShape ChooseStepShape(const ModelSpec& spec, int64_t tokens_per_step,
+                          std::optional<int64_t> tokens_per_micro_batch, int64_t sequence_length,
+                          bool clip) {
+  StepShape shape;
+  shape.longest_document = sequence_length;
+  shape.clip = clip;
+  const int64_t sequences = tokens_per_step / sequence_length;
+  int64_t chosen = 1;
+  for (int64_t n = 1; n <= sequences && n * sequence_length <= kGoodMicroBatchTokens; ++n) {
+    if (sequences % n == 0) chosen = n;
+  }
+  shape.tokens_per_micro_batch = tokens_per_micro_batch.value_or(chosen * sequence_length);
+  shape.micro_batches = tokens_per_step / shape.tokens_per_micro_batch;
+  const int64_t fitting = kLogitsBytes / (4 * spec.vocab_size) / kChunkGranularity;
+  shape.token_chunk =
+      std::min(shape.tokens_per_micro_batch, std::max<int64_t>(fitting, 1) * kChunkGranularity);
+  return shape;
+}
+
+OpsLimits MakeOpsLimits(const ModelSpec& spec, const StepShape& shape) {
+  return {.tokens = shape.tokens_per_micro_batch,
+          .hidden = spec.hidden_size,
+          .qkv = spec.qkv_size(),
+          .query = spec.query_size(),
+          .mlp_in = spec.mlp_in_size(),
+          .intermediate = spec.intermediate_size,
+          .vocab = spec.vocab_size,
+          .num_heads = spec.num_heads,
+          .num_kv_heads = spec.num_kv_heads,
+          .head_dim = spec.head_dim,
+          .longest_document = shape.longest_document,
+          .token_chunk = shape.token_chunk};
+}
+
+absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shape, bool unified,
+                              size_t device_budget_bytes) {
+  Plan plan;
+  plan.shape = shape;
+  plan.unified = unified;
+  plan.update_time = shape.clip ? UpdateTime::kBeforeNextUpload : UpdateTime::kAsGradientLands;
+
+  const size_t least = BuildStepSchedule(model, plan, shape.clip).device_bytes;
+  if (least > device_budget_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a step needs at least ", least, " bytes of device memory, ", least - device_budget_bytes,
+        " more than the budget of ", device_budget_bytes,
+        "; raise memory.device_budget, or lower train.tokens_per_micro_batch (",
+        shape.tokens_per_micro_batch, ") or data.sequence_length (", shape.longest_document, ")"));
+  }
+  const size_t slot =
+      AlignUp(BlockSavedBytes(model.spec, shape.tokens_per_micro_batch, model.compute_dtype),
+              kSlabAlignment);
+  const int64_t most = model.num_blocks() * shape.micro_batches;
+  const int64_t more = static_cast<int64_t>((device_budget_bytes - least) / slot);
+  plan.activation_slots = std::min(most, 1 + more);
+
+  const Schedule schedule = BuildStepSchedule(model, plan, shape.clip);
+  plan.device_bytes = schedule.device_bytes;
+  plan.memory = MemoryByPurpose(schedule);
+  return plan;
+}
+
+}  // namespace millrace

@@ -1,0 +1,160 @@
+#include "engine/schedule/verifier.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/schedule/happens_before.h"
+
+namespace millrace {
+namespace {
+
+std::string Describe(const Schedule& schedule, int instruction) {
+  const Instruction& i = schedule.instructions[instruction];
+  return absl::StrCat("instruction ", instruction, " (", NameOf(i.opcode), " unit ", i.unit,
+                      " micro-batch ", i.micro_batch, ")");
+}
+
+std::string Describe(const Buffer& buffer) {
+  return absl::StrCat(NameOf(buffer.kind), "[", buffer.index, "]");
+}
+
+// What is there before the first instruction.
+bool IsInput(BufferKind kind) {
+  switch (kind) {
+    case BufferKind::kHostWeights:
+    case BufferKind::kHostGradient:
+    case BufferKind::kLoss:
+    case BufferKind::kNorm:
+    case BufferKind::kRotaryTable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+absl::Status CheckMemory(const Schedule& schedule, size_t budget) {
+  if (schedule.device_bytes > budget) {
+    return absl::ResourceExhaustedError(absl::StrCat("the schedule needs ", schedule.device_bytes,
+                                                     " bytes of device memory; the budget is ",
+                                                     budget));
+  }
+  for (const Buffer& buffer : schedule.buffers) {
+    if (buffer.bytes > schedule.device_bytes ||
+        buffer.offset > schedule.device_bytes - buffer.bytes) {
+      return absl::InternalError(absl::StrCat(Describe(buffer), " ends beyond the arena"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckOperands(const Schedule& schedule, int index) {
+  const Instruction& instruction = schedule.instructions[index];
+  for (int wait : instruction.waits) {
+    if (wait < 0 || wait >= index) {
+      return absl::InternalError(
+          absl::StrCat(Describe(schedule, index), " waits for ", wait, ", which is not earlier"));
+    }
+  }
+  for (const Access& access : instruction.accesses) {
+    if (access.buffer < 0 || access.buffer >= static_cast<int>(schedule.buffers.size())) {
+      return absl::InternalError(
+          absl::StrCat(Describe(schedule, index), " has no buffer ", access.buffer));
+    }
+    const Buffer& buffer = schedule.buffers[access.buffer];
+    if (access.bytes > buffer.bytes) {
+      return absl::InternalError(absl::StrCat(Describe(schedule, index), " touches ", access.bytes,
+                                              " bytes of ", Describe(buffer), ", which has ",
+                                              buffer.bytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Buffers that share an address with each, itself included.
+std::vector<std::vector<int>> Overlaps(const std::vector<Buffer>& buffers) {
+  std::vector<int> by_offset;
+  std::vector<std::vector<int>> overlaps(buffers.size());
+  for (int b = 0; b < static_cast<int>(buffers.size()); ++b) {
+    overlaps[b].push_back(b);
+    if (buffers[b].bytes > 0) by_offset.push_back(b);
+  }
+  std::sort(by_offset.begin(), by_offset.end(),
+            [&](int a, int b) { return buffers[a].offset < buffers[b].offset; });
+  for (size_t i = 0; i < by_offset.size(); ++i) {
+    const Buffer& low = buffers[by_offset[i]];
+    for (size_t j = i + 1; j < by_offset.size(); ++j) {
+      if (buffers[by_offset[j]].offset >= low.offset + low.bytes) break;
+      overlaps[by_offset[i]].push_back(by_offset[j]);
+      overlaps[by_offset[j]].push_back(by_offset[i]);
+    }
+  }
+  return overlaps;
+}
+
+}  // namespace
+
+absl::Status Verify(const Schedule& schedule, size_t device_budget_bytes) {
+  MILLRACE_RETURN_IF_ERROR(CheckMemory(schedule, device_budget_bytes));
+  const std::vector<std::vector<int>> overlaps = Overlaps(schedule.buffers);
+
+  // Of each buffer: its last write, the reads since, and whether another buffer at the same
+  // addresses has been written since.
+  struct State {
+    int writer = kNone;
+    std::vector<int> readers;
+    bool overwritten = false;
+  };
+  std::vector<State> states(schedule.buffers.size());
+  HappensBefore order;
+
+  for (int index = 0; index < static_cast<int>(schedule.instructions.size()); ++index) {
+    MILLRACE_RETURN_IF_ERROR(CheckOperands(schedule, index));
+    const Instruction& instruction = schedule.instructions[index];
+    order.Add(instruction);
+    const auto unordered = [&](int earlier) {
+      return earlier != kNone && earlier != index && !order.Ordered(schedule, earlier, index);
+    };
+    for (const Access& access : instruction.accesses) {
+      if (access.write) continue;
+      const Buffer& buffer = schedule.buffers[access.buffer];
+      const State& state = states[access.buffer];
+      if (state.overwritten || (state.writer == kNone && !IsInput(buffer.kind))) {
+        return absl::InternalError(absl::StrCat(Describe(schedule, index), " reads ",
+                                                Describe(buffer), ", which is not written"));
+      }
+      if (unordered(state.writer)) {
+        return absl::InternalError(absl::StrCat(Describe(schedule, index), " reads ",
+                                                Describe(buffer), " without waiting for ",
+                                                Describe(schedule, state.writer)));
+      }
+    }
+    for (const Access& access : instruction.accesses) {
+      if (!access.write) continue;
+      for (int other : overlaps[access.buffer]) {
+        State& state = states[other];
+        int rival = unordered(state.writer) ? state.writer : kNone;
+        for (int reader : state.readers) {
+          if (unordered(reader)) rival = reader;
+        }
+        if (rival != kNone) {
+          return absl::InternalError(absl::StrCat(
+              Describe(schedule, index), " writes ", Describe(schedule.buffers[access.buffer]),
+              " without waiting for ", Describe(schedule, rival), ", which uses ",
+              Describe(schedule.buffers[other])));
+        }
+        if (other != access.buffer) state.overwritten = true;
+      }
+      states[access.buffer] = {.writer = index};
+    }
+    for (const Access& access : instruction.accesses) {
+      if (!access.write && states[access.buffer].writer != index) {
+        states[access.buffer].readers.push_back(index);
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace
