@@ -12,6 +12,7 @@ namespace millrace {
 double GradientSumOfSquares(const HostState& state, int unit, ThreadPool& pool);
 
 // min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_; 1 when clip_norm is 0.
+// `norm` must be finite: a step whose norm is not must not be applied.
 double ClipFactor(double norm, double clip_norm);
 
 }  // namespace millrace

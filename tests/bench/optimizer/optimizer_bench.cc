@@ -1,0 +1,109 @@
+// The optimizer's pass in GB/s, next to a triad (a = b + s·c, 12 bytes an element as in STREAM) on
+// the same threads: the triad is what the memory gives, the optimizer should get most of it.
+//
+//   bazel run //tests/bench/optimizer -- --benchmark_filter=/2
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "engine/base/aligned_buffer.h"
+#include "engine/base/random.h"
+#include "engine/base/thread_pool.h"
+#include "engine/optim/gradient_norm.h"
+#include "engine/optim/optimizer.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kParameters = int64_t{64} << 20;
+
+std::unique_ptr<HostState> MakeState(DType compute, ThreadPool& pool) {
+  SlabLayout layout{.kind = UnitKind::kBlock, .index = 0};
+  layout.tensors = {
+      {.role = TensorRole::kQkv, .rows = kParameters, .columns = 1, .offset = 0, .decay = true}};
+  layout.count = kParameters;
+  auto state = HostState::Create({layout}, Recipe::kFull, compute, pool);
+  if (!state.ok()) std::abort();
+  const CounterRandom random(1, 0);
+  pool.ParallelFor(kParameters, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float value = static_cast<float>(random.Uniform(i) - 0.5);
+      (*state)->WriteMaster(0, i, {&value, 1});
+      if (compute == DType::kBF16) {
+        static_cast<BFloat16*>((*state)->Gradient(0))[i] = BFloat16::FromFloat(value);
+      } else {
+        static_cast<float*>((*state)->Gradient(0))[i] = value;
+      }
+    }
+  });
+  return std::move(*state);
+}
+
+void ReportBandwidth(benchmark::State& bench, int64_t bytes_an_element) {
+  bench.SetBytesProcessed(static_cast<int64_t>(bench.iterations()) * bytes_an_element *
+                          kParameters);
+}
+
+void BM_Triad(benchmark::State& bench) {
+  ThreadPool pool(static_cast<int>(bench.range(0)));
+  std::vector<AlignedBuffer> buffers;
+  for (int i = 0; i < 3; ++i) {
+    auto buffer = AlignedBuffer::Allocate(kParameters * 4, "triad");
+    if (!buffer.ok()) std::abort();
+    buffers.push_back(std::move(*buffer));
+    pool.ParallelFor(kParameters, [data = buffers.back().as<float>()](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) data[i] = 1.0f;
+    });
+  }
+  float* a = buffers[0].as<float>();
+  const float *b = buffers[1].as<float>(), *c = buffers[2].as<float>();
+  for (auto _ : bench) {
+    pool.ParallelFor(kParameters, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) a[i] = b[i] + 3.0f * c[i];
+    });
+    benchmark::ClobberMemory();
+  }
+  ReportBandwidth(bench, 12);
+}
+
+void BM_AdamW(benchmark::State& bench, DType compute, int64_t bytes_an_element) {
+  ThreadPool pool(static_cast<int>(bench.range(0)));
+  const std::unique_ptr<HostState> state = MakeState(compute, pool);
+  OptimizerStep step;
+  step.learning_rate = 1e-4;
+  for (auto _ : bench) {
+    UpdateUnit(*state, 0, step, 0.5, pool);
+    ++step.step;
+  }
+  ReportBandwidth(bench, bytes_an_element);
+}
+
+void BM_GradientNorm(benchmark::State& bench, DType compute, int64_t bytes_an_element) {
+  ThreadPool pool(static_cast<int>(bench.range(0)));
+  const std::unique_ptr<HostState> state = MakeState(compute, pool);
+  for (auto _ : bench) {
+    benchmark::DoNotOptimize(GradientSumOfSquares(*state, 0, pool));
+  }
+  ReportBandwidth(bench, bytes_an_element);
+}
+
+void ThreadCounts(benchmark::internal::Benchmark* bench) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  bench->Arg(1);
+  if (cores > 1) bench->Arg(cores);
+  bench->UseRealTime()->Unit(benchmark::kMillisecond);
+}
+
+BENCHMARK(BM_Triad)->Apply(ThreadCounts);
+BENCHMARK_CAPTURE(BM_AdamW, split_master_bf16_gradient, DType::kBF16, 26)->Apply(ThreadCounts);
+BENCHMARK_CAPTURE(BM_AdamW, f32_master_f32_gradient, DType::kF32, 28)->Apply(ThreadCounts);
+BENCHMARK_CAPTURE(BM_GradientNorm, bf16, DType::kBF16, 2)->Apply(ThreadCounts);
+BENCHMARK_CAPTURE(BM_GradientNorm, f32, DType::kF32, 4)->Apply(ThreadCounts);
+
+}  // namespace
+}  // namespace millrace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,106 @@
+#include "engine/state/host_state.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "engine/state/split_master.h"
+
+namespace millrace {
+namespace {
+
+std::vector<SlabLayout> Layouts() {
+  SlabLayout embedding{.kind = UnitKind::kEmbedding, .index = 0};
+  embedding.tensors = {
+      {.role = TensorRole::kTokenEmbedding, .rows = 10, .columns = 7, .offset = 0, .decay = true}};
+  embedding.count = 2048;
+  SlabLayout block{.kind = UnitKind::kBlock, .index = 1};
+  block.tensors = {
+      {.role = TensorRole::kAttentionNorm, .rows = 7, .columns = 1, .offset = 0},
+      {.role = TensorRole::kQkv, .rows = 60, .columns = 50, .offset = 32, .decay = true}};
+  block.count = 4096;
+  return {embedding, block};
+}
+
+std::vector<float> Values(int64_t count) {
+  std::vector<float> values(count);
+  uint32_t state = 7;
+  for (float& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = std::bit_cast<float>((state & 0x807fffffu) | 0x3c000000u);
+  }
+  return values;
+}
+
+TEST(HostStateTest, StreamsHighHalvesAndKeepsTheExactMasterWhenComputeIsBf16) {
+  ThreadPool pool(2);
+  auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
+  ASSERT_TRUE(state.ok()) << state.status();
+  const std::vector<float> values = Values(3000);
+  (*state)->WriteMaster(1, 32, values);
+  const BFloat16* streamed = static_cast<const BFloat16*>((*state)->StreamedWeights(1));
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(streamed[32 + i].bits, Split(values[i]).high.bits);
+  }
+  std::vector<float> back(3000);
+  (*state)->ReadMaster(1, 32, absl::MakeSpan(back));
+  EXPECT_EQ(back, values);
+  EXPECT_EQ((*state)->StreamedBytes(1), 4096u * 2);
+}
+
+TEST(HostStateTest, StreamsTheMasterItselfWhenComputeIsF32) {
+  ThreadPool pool(2);
+  for (Recipe recipe : {Recipe::kFull, Recipe::kFp32}) {
+    auto state = HostState::Create(Layouts(), recipe, DType::kF32, pool);
+    ASSERT_TRUE(state.ok()) << state.status();
+    const std::vector<float> values = Values(70);
+    (*state)->WriteMaster(0, 0, values);
+    const float* streamed = static_cast<const float*>((*state)->StreamedWeights(0));
+    EXPECT_EQ(std::vector<float>(streamed, streamed + 70), values);
+    EXPECT_EQ((*state)->low_halves(0), nullptr);
+    EXPECT_EQ((*state)->gradient_dtype(1), DType::kF32);
+  }
+}
+
+TEST(HostStateTest, KeepsTheEmbeddingsGradientInF32) {
+  ThreadPool pool(1);
+  auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ((*state)->gradient_dtype(0), DType::kF32);
+  EXPECT_EQ((*state)->gradient_dtype(1), DType::kBF16);
+}
+
+TEST(HostStateTest, SlabsLieOnPages) {
+  ThreadPool pool(1);
+  auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
+  ASSERT_TRUE(state.ok());
+  for (int unit = 0; unit < (*state)->num_units(); ++unit) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>((*state)->StreamedWeights(unit)) % 4096, 0u);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>((*state)->Gradient(unit)) % 4096, 0u);
+  }
+}
+
+TEST(HostStateTest, AccountsForTwelveBytesAParameterBesidesGradients) {
+  ThreadPool pool(1);
+  auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
+  ASSERT_TRUE(state.ok());
+  int64_t weights = 0, optimizer = 0, gradients = 0;
+  for (const MemoryPool& memory : (*state)->memory()) {
+    if (memory.purpose == "weights") weights += memory.bytes;
+    if (memory.purpose == "optimizer") optimizer += memory.bytes;
+    if (memory.purpose == "gradients") gradients += memory.bytes;
+  }
+  EXPECT_EQ(weights + optimizer, 12 * (2048 + 4096));
+  EXPECT_EQ(gradients, 4 * 2048 + 2 * 4096);
+}
+
+TEST(HostStateTest, RefusesFp32WithBf16Compute) {
+  ThreadPool pool(1);
+  auto state = HostState::Create(Layouts(), Recipe::kFp32, DType::kBF16, pool);
+  EXPECT_EQ(state.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace millrace
