@@ -139,7 +139,17 @@ struct LinearCrossEntropy {
   int64_t token_chunk;  // tokens of a chunk; fixes the order of sums
   double* loss_sum;     // host; Σ over unmasked tokens of −ln p(target), added to what is there
   void* dx = nullptr;   // [tokens, hidden]; nullptr: forward only
-  GradientTarget dweight;  // f32 accumulate, or written once when tokens <= token_chunk
+  // f32 where there is more than one chunk: the first overwrites unless `accumulate`, the others
+  // add.
+  GradientTarget dweight;
+};
+
+// target[count] = source[count], rounded to nearest even where the target is bf16.
+struct ConvertGradient {
+  int64_t count;
+  const float* source;
+  void* target;
+  DType target_dtype;
 };
 
 // The largest of everything that ops will be called with, to size their scratch memory.
@@ -170,6 +180,7 @@ class Ops {
   virtual void Run(Stream& stream, const AttentionBackward& op) = 0;
   virtual void Run(Stream& stream, const Activation& op) = 0;
   virtual void Run(Stream& stream, const LinearCrossEntropy& op) = 0;
+  virtual void Run(Stream& stream, const ConvertGradient& op) = 0;
 };
 
 }  // namespace millrace

@@ -1,0 +1,43 @@
+// Embedding tables, on the host: gather of the rows that a batch uses, and scatter-add of their
+// gradients, so that only those rows travel to and from a device.
+#ifndef MILLRACE_ENGINE_OPS_EMBEDDING_H_
+#define MILLRACE_ENGINE_OPS_EMBEDDING_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "engine/base/dtype.h"
+#include "engine/base/thread_pool.h"
+
+namespace millrace {
+
+// y[t] = token_table[inputs[t]] + position_table[positions[t]]; y[tokens, hidden].
+struct EmbeddingGather {
+  absl::Span<const int32_t> inputs;  // ids of rows
+  absl::Span<const int32_t> positions;
+  int64_t hidden;
+  DType dtype;                           // of tables and y
+  const void* token_table;               // [vocab, hidden]
+  const void* position_table = nullptr;  // [max_positions, hidden], or none
+  void* y;
+};
+void GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool);
+
+// token_table[inputs[t]] += dy[t]; position_table[positions[t]] += dy[t]. Rows that are hit more
+// than once are summed in f32 in the order of t and added once; other rows are not touched. Results
+// do not depend on the number of threads.
+struct EmbeddingScatter {
+  absl::Span<const int32_t> inputs;
+  absl::Span<const int32_t> positions;
+  int64_t hidden;
+  DType dtype;        // of dy
+  const void* dy;     // [tokens, hidden]
+  DType table_dtype;  // of the gradient tables
+  void* token_table;
+  void* position_table = nullptr;  // or none
+};
+void ScatterEmbeddingGradients(const EmbeddingScatter& op, ThreadPool& pool);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_OPS_EMBEDDING_H_
