@@ -32,9 +32,15 @@ absl::StatusOr<ModelSpec> ParseModelConfig(const nlohmann::json& config,
                                            std::optional<int64_t> tokenizer_vocab,
                                            std::vector<FieldProblem>* problems = nullptr);
 
+struct WriteConfigOptions {
+  // "float32" or "bfloat16": the type of the weights beside the config.
+  std::string torch_dtype = "float32";
+  // The tokenizer's, written as the token that begins and ends a text.
+  std::optional<int64_t> end_of_document;
+};
+
 // A config.json that ParseModelConfig reads back to the same spec and that transformers loads.
-// `torch_dtype`: "float32" or "bfloat16", the type of the weights beside it.
-nlohmann::json WriteModelConfig(const ModelSpec& spec, const std::string& torch_dtype);
+nlohmann::json WriteModelConfig(const ModelSpec& spec, const WriteConfigOptions& options = {});
 
 }  // namespace millrace
 

@@ -43,6 +43,8 @@ struct ModelSpec {
   // Divides the deviation of projections into the residual stream by sqrt(2·num_layers), as GPT-2.
   bool scaled_residual_init = false;
 
+  bool operator==(const ModelSpec&) const = default;
+
   int64_t query_size() const { return num_heads * head_dim; }
   int64_t kv_size() const { return num_kv_heads * head_dim; }
   // Output rows of the fused projection: q, then k, then v.
