@@ -1,6 +1,7 @@
 // Where things lie in the data folder.
 //
 //   endpoint                     the bound addresses, written by the running daemon
+//   worker.sock                  where workers connect
 //   lock                         held by the running daemon
 //   millrace.db                  the job store
 //   jobs/ID/                     one job
@@ -29,6 +30,7 @@ class DataPaths {
   std::string Endpoint() const { return absl::StrCat(root_, "/endpoint"); }
   std::string Lock() const { return absl::StrCat(root_, "/lock"); }
   std::string Database() const { return absl::StrCat(root_, "/millrace.db"); }
+  std::string WorkerSocket() const { return absl::StrCat(root_, "/worker.sock"); }
   std::string Trash() const { return absl::StrCat(root_, "/trash"); }
 
   std::string Jobs() const { return absl::StrCat(root_, "/jobs"); }

@@ -68,26 +68,26 @@ absl::Status JobLock::WriteOwner(int pid) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::optional<JobLockOwner>> FindJobLockOwner(const std::string& job_dir,
-                                                              absl::Duration timeout) {
+absl::StatusOr<std::optional<JobLockOwner>> FindJobLockOwner(const std::string& job_dir,
+                                                             absl::Duration timeout) {
   const std::string path = LockPath(job_dir);
   UniqueFd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) {
-    if (errno == ENOENT) return absl::nullopt;
+    if (errno == ENOENT) return std::nullopt;
     return ErrnoToStatus(errno, "open", path);
   }
   for (const absl::Time deadline = absl::Now() + timeout;; absl::SleepFor(absl::Milliseconds(5))) {
     MILLRACE_ASSIGN_OR_RETURN(const bool locked, IsLocked(fd.get(), path));
-    if (!locked) return absl::nullopt;
+    if (!locked) return std::nullopt;
     if (const int pid = ReadOwner(fd.get()); pid > 0) {
       UniqueFd pidfd(OpenPidfd(pid));
       // The id is that of the owner only if the lock was not given up before it was looked up: a
       // process id is used again once its process is gone.
       MILLRACE_ASSIGN_OR_RETURN(const bool still_locked, IsLocked(fd.get(), path));
       if (pidfd.valid() && still_locked && ReadOwner(fd.get()) == pid) {
-        return absl::optional<JobLockOwner>(JobLockOwner{pid, std::move(pidfd)});
+        return std::optional<JobLockOwner>(JobLockOwner{pid, std::move(pidfd)});
       }
-      if (!still_locked) return absl::nullopt;
+      if (!still_locked) return std::nullopt;
     }
     if (absl::Now() >= deadline) {
       return absl::DeadlineExceededError(

@@ -7,12 +7,12 @@
 #ifndef MILLRACE_SERVER_WORKER_JOB_LOCK_H_
 #define MILLRACE_SERVER_WORKER_JOB_LOCK_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/optional.h"
 #include "server/worker/unique_fd.h"
 
 namespace millrace {
@@ -44,8 +44,8 @@ struct JobLockOwner {
 
 // The process that has the lock of `job_dir`, or none when it is free. Waits up to `timeout` for a
 // process that has just begun to write its id; DEADLINE_EXCEEDED after that.
-absl::StatusOr<absl::optional<JobLockOwner>> FindJobLockOwner(const std::string& job_dir,
-                                                              absl::Duration timeout);
+absl::StatusOr<std::optional<JobLockOwner>> FindJobLockOwner(const std::string& job_dir,
+                                                             absl::Duration timeout);
 
 }  // namespace millrace
 
