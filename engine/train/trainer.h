@@ -27,7 +27,7 @@ namespace millrace {
 struct TrainResult {
   enum class Outcome {
     kSucceeded,  // all steps done, the final checkpoint is complete
-    kStopped,    // as asked; a checkpoint of `step` is complete
+    kStopped,    // as asked; a checkpoint of `step` is complete (none is needed for step 0)
     kCancelled,  // as asked; nothing was saved
   };
   Outcome outcome = Outcome::kSucceeded;
