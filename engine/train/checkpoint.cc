@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
-#include "engine/state/split_master.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {

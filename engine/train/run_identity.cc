@@ -46,7 +46,7 @@ void AdoptInteger(const RunIdentity& identity, const std::string& field,
 RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
                        const std::string& data_sha256, int64_t token_chunk) {
   json fields;
-  const json config = WriteModelConfig(model, "float32");
+  const json config = WriteModelConfig(model);
   for (const auto& [key, value] : config.items()) fields["model.config." + key] = value;
   fields.erase("model.config.torch_dtype");
   fields["tokenizer"] = spec.tokenizer.empty() ? "byte" : spec.tokenizer;
