@@ -20,8 +20,9 @@
 
 namespace millrace {
 
-// kOther: a type of the format that no parameter of ours has; it may be there but not be read.
-enum class FileDType : uint8_t { kF32, kF16, kBF16, kOther };
+enum class FileDType : uint8_t { kF32, kF16, kBF16 };
+
+constexpr int64_t SizeOf(FileDType dtype) { return dtype == FileDType::kF32 ? 4 : 2; }
 
 struct SafetensorsEntry {
   std::string name;
@@ -34,6 +35,7 @@ struct SafetensorsEntry {
     for (int64_t extent : shape) product *= extent;
     return product;
   }
+  int64_t size_bytes() const { return count() * SizeOf(dtype); }
 };
 
 // Reads one file. Any thread may read.
@@ -49,7 +51,7 @@ class SafetensorsReader {
   const std::map<std::string, SafetensorsEntry>& tensors() const { return tensors_; }
   const std::string& path() const { return path_; }
 
-  // Elements [first, first + out.size()) of `entry` as f32, exactly. INVALID_ARGUMENT for kOther.
+  // Elements [first, first + out.size()) of `entry` as f32 (exact for every FileDType).
   absl::Status Read(const SafetensorsEntry& entry, int64_t first, absl::Span<float> out) const;
 
  private:
@@ -60,8 +62,7 @@ class SafetensorsReader {
   std::map<std::string, SafetensorsEntry> tensors_;
 };
 
-// Writes one file, streaming: the header first, then tensor after tensor in the order given. No
-// entry is kOther.
+// Writes one file, streaming: the header first, then tensor after tensor in the order given.
 class SafetensorsWriter {
  public:
   static absl::StatusOr<SafetensorsWriter> Create(const std::string& path,

@@ -28,12 +28,12 @@ class ImmediateStream final : public Stream {
   absl::Status status_;
 };
 
-class CpuDevice final : public Device {
+class UnifiedCpuDevice final : public Device {
  public:
-  CpuDevice(AlignedBuffer memory, CpuDeviceMode mode) : memory_(std::move(memory)), mode_(mode) {}
+  explicit UnifiedCpuDevice(AlignedBuffer memory) : memory_(std::move(memory)) {}
 
   std::string name() const override { return "cpu"; }
-  bool unified() const override { return mode_ == CpuDeviceMode::kUnified; }
+  bool unified() const override { return true; }
   std::byte* memory() override { return memory_.data(); }
   size_t memory_bytes() const override { return memory_.size(); }
   std::unique_ptr<Stream> CreateStream(absl::string_view) override {
@@ -56,15 +56,14 @@ class CpuDevice final : public Device {
   }
 
   AlignedBuffer memory_;
-  CpuDeviceMode mode_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(size_t budget_bytes, CpuDeviceMode mode) {
+absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(size_t budget_bytes) {
   MILLRACE_ASSIGN_OR_RETURN(AlignedBuffer memory,
                             AlignedBuffer::Allocate(budget_bytes, "the device arena"));
-  return std::make_unique<CpuDevice>(std::move(memory), mode);
+  return std::make_unique<UnifiedCpuDevice>(std::move(memory));
 }
 
 }  // namespace millrace
