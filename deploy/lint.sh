@@ -7,8 +7,33 @@
 #   --format   clang-format alone: seconds rather than minutes
 #   --changed  only files that differ from the branch main
 #   FILE       only these
+#
+# clang-tidy passes over files that were clean before and have not changed since, nor has any header
+# of ours that they include (remembered under ${XDG_CACHE_HOME:-~/.cache}/millrace/lint).
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Checks one file; exported for xargs.
+tidy_one() {
+  local file=$1 stamp
+  # Our headers among what it includes, and everything that the verdict depends on besides.
+  stamp=$cache/$({
+    clang-tidy --version
+    cat .clang-tidy
+    echo "${flags[*]}"
+    g++ -MM "${flags[@]}" "$file" | tr -d '\\\n' | cut -d: -f2- | xargs sha256sum
+  } | sha256sum | cut -c1-40)
+  [ ! -e "$stamp" ] || return 0
+  clang-tidy --quiet ${fix:+--fix} "$file" -- "${flags[@]}" 2> >(grep -vE \
+    '^[0-9]+ warnings? (generated|and)|warnings treated as errors|^Suppressed|^Use -header' >&2) ||
+    return 1
+  touch "$stamp"
+}
+
+if [ "${1:-}" = --tidy-one ]; then
+  read -ra flags <<<"$tidy_flags"
+  tidy_one "$2"
+  exit
+fi
 
 fix= format_only= changed=
 files=()
@@ -17,58 +42,46 @@ for argument in "$@"; do
     --fix) fix=1 ;;
     --format) format_only=1 ;;
     --changed) changed=1 ;;
-    --help) sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,/^set/{/^set/d;s/^# \?//;p}' "$0" && exit 0 ;;
     -*) echo "lint: unknown option $argument (try --help)" >&2 && exit 2 ;;
-    *) files+=("$argument") ;;
+    *) files+=("$(realpath "$argument")") ;;
   esac
 done
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 deploy/install_deps.sh lint
 if [ ${#files[@]} -eq 0 ]; then
-  if [ -n "$changed" ]; then
-    mapfile -t files < <(
-      { git diff --name-only --diff-filter=d main -- && git ls-files --others --exclude-standard; } |
-        sort -u | grep -E '\.(cc|h)$' || true
-    )
-  else
-    mapfile -t files < <(git ls-files --cached --others --exclude-standard -- '*.cc' '*.h')
-  fi
+  mapfile -t files < <(
+    if [ -n "$changed" ]; then
+      git diff --name-only --diff-filter=d main --
+      git ls-files --others --exclude-standard
+    else
+      git ls-files --cached --others --exclude-standard
+    fi | sort -u | grep -E '\.(cc|h)$' || true
+  )
 fi
 [ ${#files[@]} -gt 0 ] || { echo "lint: no files" && exit 0; }
-
-# Runs a command over files, some at a time on each core.
-over() {
-  local per_call=$1
-  shift
-  xargs -0 --max-procs="$(nproc)" --max-args="$per_call" "$@"
-}
 
 status=0
 mode=(--dry-run -Werror)
 [ -z "$fix" ] || mode=(-i)
-printf '%s\0' "${files[@]}" | over 16 clang-format "${mode[@]}" || status=1
+clang-format "${mode[@]}" "${files[@]}" || status=1
 
 if [ -z "$format_only" ]; then
   # clang-tidy reads generated headers.
   mapfile -t generated < <(bazel query --noshow_progress 'kind(genrule, //...)' 2>/dev/null)
   bazel build --noshow_progress --ui_event_filters=-info,-stdout,-stderr "${generated[@]}"
+  bazel_bin=$(bazel info bazel-bin 2>/dev/null)
+  export tidy_flags="-std=c++20 -I. -isystem $bazel_bin/proto
+    -isystem $bazel_bin/third_party/googleapis $(pkg-config --cflags-only-other spdlog libhwy)"
+  tidy_flags=$(tr -s '\n ' ' ' <<<"$tidy_flags")
+  export cache=${XDG_CACHE_HOME:-$HOME/.cache}/millrace/lint
+  export fix
+  mkdir -p "$cache"
 
   # Headers are checked along with the sources that include them (HeaderFilterRegex).
-  mapfile -t sources < <(printf '%s\n' "${files[@]}" | grep '\.cc$' || true)
-  flags=(
-    -std=c++20 -Wall -Wextra -Wno-sign-compare -Wno-unused-parameter
-    -Wno-missing-field-initializers -I.
-    -isystem "$(bazel info bazel-bin 2>/dev/null)/proto"
-    -isystem "$(bazel info bazel-bin 2>/dev/null)/third_party/googleapis"
-  )
-  for define in $(pkg-config --cflags-only-other spdlog libhwy); do flags+=("$define"); done
-  tidy=(--quiet)
-  [ -z "$fix" ] || tidy+=(--fix)
-  [ ${#sources[@]} -eq 0 ] ||
-    printf '%s\0' "${sources[@]}" | over 1 bash -c '
-      # Arguments: tidy options, "--", compiler flags, the file. Speaks only of our own code.
-      clang-tidy "${@: -1}" "${@:1:$#-1}" 2> >(grep -vE "warnings? (generated|and)|^Suppressed" >&2)
-    ' tidy "${tidy[@]}" -- "${flags[@]}" || status=1
+  printf '%s\0' "${files[@]}" | { grep -z '\.cc$' || true; } |
+    xargs -0 --no-run-if-empty --max-procs="$(nproc)" --max-args=1 deploy/lint.sh --tidy-one || status=1
 fi
 
 [ "$status" -eq 0 ] && echo "lint: ${#files[@]} files are clean"

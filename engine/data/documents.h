@@ -2,8 +2,8 @@
 //
 // A dataset is a file or a folder. A folder is read recursively in the order of its relative paths
 // (byte-wise); what begins with a dot is left out. A file that ends in .jsonl holds one document a
-// line, an object with a string `text`; any other file is one document. Empty documents and empty
-// lines are left out, and so is a byte order mark at the begin of a file.
+// line, an object with a string `text` (at most 64 MiB a line); any other file is one document.
+// Empty documents and empty lines are left out, and so is a byte order mark at the begin of a file.
 #ifndef MILLRACE_ENGINE_DATA_DOCUMENTS_H_
 #define MILLRACE_ENGINE_DATA_DOCUMENTS_H_
 
@@ -42,6 +42,9 @@ class DocumentReader {
   // content is not text: binary (a NUL byte), not UTF-8, a line that is not a JSON object with a
   // string `text`.
   absl::StatusOr<bool> Next(Piece* piece);
+
+  // Bytes of files read so far.
+  int64_t bytes_read() const;
 
  private:
   struct State;

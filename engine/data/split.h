@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/statusor.h"
-
 namespace millrace {
 
 // A function of the number of sequences and the fraction alone, so that runs with different seeds
@@ -14,7 +12,7 @@ namespace millrace {
 class Split {
  public:
   // `eval_fraction` in [0, 0.5]; above 0, at least one sequence is kept for evaluation. At least
-  // one is left for training.
+  // one is left for training: a single sequence is for training.
   static Split Make(int64_t sequences, double eval_fraction);
 
   int64_t train_sequences() const { return sequences_ - eval_sequences(); }

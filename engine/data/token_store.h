@@ -47,12 +47,13 @@ class TokenStore {
 
  private:
   TokenStore() = default;
-  static absl::StatusOr<TokenStore> Open(const std::string& folder);
-
   struct Map {
     const void* data = nullptr;
     size_t bytes = 0;
   };
+
+  static absl::StatusOr<TokenStore> Open(const std::string& folder);
+  static absl::StatusOr<Map> MapFile(const std::string& path, uint64_t bytes);
 
   Map tokens_, documents_;
   bool wide_ = false;  // u32

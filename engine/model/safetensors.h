@@ -20,9 +20,8 @@
 
 namespace millrace {
 
-enum class FileDType : uint8_t { kF32, kF16, kBF16 };
-
-constexpr int64_t SizeOf(FileDType dtype) { return dtype == FileDType::kF32 ? 4 : 2; }
+// kOther: a type of the format that no parameter of ours has; it may be there but not be read.
+enum class FileDType : uint8_t { kF32, kF16, kBF16, kOther };
 
 struct SafetensorsEntry {
   std::string name;
@@ -35,7 +34,6 @@ struct SafetensorsEntry {
     for (int64_t extent : shape) product *= extent;
     return product;
   }
-  int64_t size_bytes() const { return count() * SizeOf(dtype); }
 };
 
 // Reads one file. Any thread may read.
@@ -51,7 +49,7 @@ class SafetensorsReader {
   const std::map<std::string, SafetensorsEntry>& tensors() const { return tensors_; }
   const std::string& path() const { return path_; }
 
-  // Elements [first, first + out.size()) of `entry` as f32 (exact for every FileDType).
+  // Elements [first, first + out.size()) of `entry` as f32, exactly. INVALID_ARGUMENT for kOther.
   absl::Status Read(const SafetensorsEntry& entry, int64_t first, absl::Span<float> out) const;
 
  private:
@@ -62,7 +60,8 @@ class SafetensorsReader {
   std::map<std::string, SafetensorsEntry> tensors_;
 };
 
-// Writes one file, streaming: the header first, then tensor after tensor in the order given.
+// Writes one file, streaming: the header first, then tensor after tensor in the order given. No
+// entry is kOther.
 class SafetensorsWriter {
  public:
   static absl::StatusOr<SafetensorsWriter> Create(const std::string& path,

@@ -104,7 +104,7 @@ class SlabBuilder {
            const std::vector<int64_t>& part_rows, int64_t columns, bool decay) {
     const ModuleNames& names = NamesOf(spec_.model_type, module);
     TensorLayout tensor{role, 0, columns, RoundUp(end_, kTensorAlignment), decay, {}};
-    const bool transposed = names.transposed && columns > 1;
+    const bool transposed = names.transposed && IsMatrix(role);
     for (int64_t rows : part_rows) tensor.rows += rows;
     if (names.names.size() == part_rows.size()) {
       int64_t first_row = 0;
@@ -169,6 +169,21 @@ SlabLayout MakeHead(const ModelSpec& spec) {
 }
 
 }  // namespace
+
+bool IsMatrix(TensorRole role) {
+  switch (role) {
+    case TensorRole::kTokenEmbedding:
+    case TensorRole::kPositionEmbedding:
+    case TensorRole::kQkv:
+    case TensorRole::kAttentionOutput:
+    case TensorRole::kMlpIn:
+    case TensorRole::kMlpOut:
+    case TensorRole::kOutputProjection:
+      return true;
+    default:
+      return false;
+  }
+}
 
 std::vector<SlabLayout> MakeSlabLayouts(const ModelSpec& spec) {
   std::vector<SlabLayout> slabs;

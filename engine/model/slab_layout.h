@@ -37,6 +37,9 @@ enum class TensorRole : uint8_t {
   kOutputProjection,  // [vocab, hidden]; absent when tied
 };
 
+// Whether the role is a matrix or an embedding; else it is the vector of a norm or a bias.
+bool IsMatrix(TensorRole role);
+
 // How one tensor of a model directory maps to rows of a slab tensor.
 struct TensorPart {
   std::string name;  // in safetensors, e.g. "model.layers.0.self_attn.q_proj.weight"

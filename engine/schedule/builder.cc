@@ -237,7 +237,7 @@ class Builder {
     std::sort(needed.rbegin(), needed.rend());
     needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
     for (int earlier : needed) {
-      if (schedule_.instructions[earlier].stream == instruction.stream) continue;
+      if (order_.OrderedBeforeNext(schedule_, earlier, instruction.stream)) continue;
       const bool implied =
           std::any_of(instruction.waits.begin(), instruction.waits.end(),
                       [&](int wait) { return order_.Ordered(schedule_, earlier, wait); });

@@ -18,10 +18,13 @@ class HappensBefore {
 
   // `earlier` is done before `later` starts.
   bool Ordered(const Schedule& schedule, int earlier, int later) const {
-    return Reaches(schedule.instructions[earlier].stream, earlier, later);
+    const size_t stream = static_cast<size_t>(schedule.instructions[earlier].stream);
+    return earlier < later && clocks_[later][stream] >= earlier;
   }
-  bool Reaches(StreamId stream, int earlier, int later) const {
-    return earlier < later && clocks_[later][static_cast<size_t>(stream)] >= earlier;
+  // `earlier` is done before the next instruction added to `stream` starts, whatever it waits for.
+  bool OrderedBeforeNext(const Schedule& schedule, int earlier, StreamId stream) const {
+    const int newest = last_[static_cast<size_t>(stream)];
+    return newest >= 0 && (newest == earlier || Ordered(schedule, earlier, newest));
   }
 
  private:

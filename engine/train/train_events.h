@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "engine/state/host_state.h"
 #include "engine/train/train_spec.h"
 
@@ -45,7 +46,7 @@ struct Sample {
 };
 
 struct MemoryUsage {
-  // "weights", "optimizer", "gradients", "activations", "workspace", "data", "slots".
+  // "weights", "optimizer", "gradients", "activations", "workspace", "data".
   std::vector<MemoryPool> pools;
   int64_t peak_device_bytes = 0;
   int64_t peak_resident_bytes = 0;  // of the process
@@ -63,6 +64,8 @@ class TrainObserver {
   virtual void OnEvaluation(const EvaluationMetrics& metrics) {}
   virtual void OnCheckpoint(const CheckpointSaved& checkpoint) {}
   virtual void OnSample(const Sample& sample) {}
+  // Something a person may want to know that does not end the run.
+  virtual void OnWarning(absl::string_view message) {}
   virtual void OnMemory(const MemoryUsage& memory) {}
 };
 

@@ -34,7 +34,7 @@ struct TrainSpec {
   // train
   int64_t steps = 0;
   int64_t tokens_per_step = 0;
-  std::optional<int64_t> tokens_per_micro_batch;
+  std::optional<int64_t> tokens_per_micro_batch;  // the planner's choice when left out
   int64_t seed = 0;
   double clip_norm = 1.0;  // 0: no clipping
   double learning_rate = 3e-4;
@@ -74,9 +74,9 @@ struct TrainSpec {
 // Empty: fine.
 std::vector<FieldProblem> Validate(const TrainSpec& spec);
 
-// Fills in what was left out with what this machine gives: threads, micro-batch, compute type,
-// decay and checkpoint intervals. `bf16_supported`: the processor computes in bf16. Requires a spec
-// that Validate accepts. A spec once resolved fixes the numbers on any machine like this one.
+// Fills in what this machine decides: threads, compute type, decay steps and checkpoint interval
+// where they were left out. `bf16_supported`: the processor computes in bf16. Requires a spec that
+// Validate accepts. (The micro-batch is the planner's choice.)
 TrainSpec Resolve(TrainSpec spec, int64_t cores, bool bf16_supported);
 
 // The learning-rate schedule of a resolved spec.

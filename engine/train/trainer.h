@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/train/failure.h"
 #include "engine/train/stop_control.h"
 #include "engine/train/train_events.h"
 #include "engine/train/train_spec.h"
@@ -27,28 +28,17 @@ namespace millrace {
 struct TrainResult {
   enum class Outcome {
     kSucceeded,  // all steps done, the final checkpoint is complete
-    kStopped,    // as asked; a checkpoint of `step` is complete
+    kStopped,    // as asked; a checkpoint of `step` is complete (none is needed for step 0)
     kCancelled,  // as asked; nothing was saved
   };
   Outcome outcome = Outcome::kSucceeded;
   int64_t step = 0;  // optimizer steps done
 };
 
-// Why a run failed, for those who decide what happens next.
-enum class FailureReason {
-  kInvalid,        // spec, model or data cannot be used; the message names field and fix
-  kNonFiniteLoss,  // NaN or infinite loss or gradient; the step was not applied, checkpoints stand
-  kOutOfMemory,
-  kDiskFull,
-  kInternal,
-};
-
-// Blocks until the run ends. `spec` need be neither valid nor resolved.
+// Blocks until the run ends. `spec` need be neither valid nor resolved. Errors carry their reason
+// (FailureReasonOf).
 absl::StatusOr<TrainResult> Train(const TrainSpec& spec, const std::string& job_folder,
                                   TrainObserver& observer, StopControl& stop);
-
-// Of a status that Train returned.
-FailureReason FailureReasonOf(const absl::Status& status);
 
 }  // namespace millrace
 

@@ -16,10 +16,12 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 
+// NOLINTBEGIN(bugprone-reserved-identifier): the sanitizer's own names.
 extern "C" {
 void __tsan_acquire(void* address);
 void __tsan_release(void* address);
 }
+// NOLINTEND(bugprone-reserved-identifier)
 
 namespace {
 
@@ -48,7 +50,7 @@ void Release(const void* address) { __tsan_release(const_cast<void*>(address)); 
 namespace absl {
 ABSL_NAMESPACE_BEGIN
 
-#define NEXT(function, ...)                   \
+#define NEXT(function, ...)                 \
   static const auto next = Next(&function); \
   (this->*next)(__VA_ARGS__)
 

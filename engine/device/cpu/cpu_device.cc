@@ -28,12 +28,12 @@ class ImmediateStream final : public Stream {
   absl::Status status_;
 };
 
-class UnifiedCpuDevice final : public Device {
+class CpuDevice final : public Device {
  public:
-  explicit UnifiedCpuDevice(AlignedBuffer memory) : memory_(std::move(memory)) {}
+  CpuDevice(AlignedBuffer memory, CpuDeviceMode mode) : memory_(std::move(memory)), mode_(mode) {}
 
   std::string name() const override { return "cpu"; }
-  bool unified() const override { return true; }
+  bool unified() const override { return mode_ == CpuDeviceMode::kUnified; }
   std::byte* memory() override { return memory_.data(); }
   size_t memory_bytes() const override { return memory_.size(); }
   std::unique_ptr<Stream> CreateStream(absl::string_view) override {
@@ -56,14 +56,15 @@ class UnifiedCpuDevice final : public Device {
   }
 
   AlignedBuffer memory_;
+  CpuDeviceMode mode_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(size_t budget_bytes) {
+absl::StatusOr<std::unique_ptr<Device>> CreateCpuDevice(size_t budget_bytes, CpuDeviceMode mode) {
   MILLRACE_ASSIGN_OR_RETURN(AlignedBuffer memory,
                             AlignedBuffer::Allocate(budget_bytes, "the device arena"));
-  return std::make_unique<UnifiedCpuDevice>(std::move(memory));
+  return std::make_unique<CpuDevice>(std::move(memory), mode);
 }
 
 }  // namespace millrace

@@ -1,0 +1,346 @@
+#include "engine/model/model_directory.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/file.h"
+#include "engine/base/status_macros.h"
+#include "engine/model/families.h"
+#include "engine/model/safetensors.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace {
+namespace {
+
+using nlohmann::json;
+
+constexpr int64_t kChunkElements = int64_t{1} << 20;
+constexpr absl::string_view kConfigName = "config.json";
+constexpr absl::string_view kSingleName = "model.safetensors";
+constexpr absl::string_view kIndexName = "model.safetensors.index.json";
+
+std::string Join(const std::string& folder, absl::string_view name) {
+  return absl::StrCat(folder, "/", name);
+}
+
+// One tensor of a model directory and its place in a slab: rows · columns contiguous elements.
+struct Item {
+  int64_t unit;
+  int64_t offset;
+  int64_t rows, columns;
+  const TensorPart* part;
+  std::vector<int64_t> shape;  // in the file
+
+  int64_t count() const { return rows * columns; }
+};
+
+std::vector<Item> ListItems(const std::vector<SlabLayout>& layouts) {
+  std::vector<Item> items;
+  for (const SlabLayout& slab : layouts) {
+    for (const TensorLayout& tensor : slab.tensors) {
+      for (const TensorPart& part : tensor.parts) {
+        Item item{slab.index, tensor.offset + part.first_row * tensor.columns,
+                  part.rows,  tensor.columns,
+                  &part,      {part.rows}};
+        if (IsMatrix(tensor.role)) {
+          item.shape = part.transposed ? std::vector<int64_t>{item.columns, item.rows}
+                                       : std::vector<int64_t>{item.rows, item.columns};
+        }
+        items.push_back(std::move(item));
+      }
+    }
+  }
+  return items;
+}
+
+// Calls function(first, count) for the chunks of [0, total), each a multiple of `unit`.
+template <typename Function>
+absl::Status ForChunks(int64_t total, int64_t unit, Function function) {
+  const int64_t chunk = std::max<int64_t>(kChunkElements / unit, 1) * unit;
+  for (int64_t first = 0; first < total; first += chunk) {
+    MILLRACE_RETURN_IF_ERROR(function(first, std::min(chunk, total - first)));
+  }
+  return absl::OkStatus();
+}
+
+// Columns [first, first + count) of matrix [rows, columns] as rows of `out` [count, rows].
+void TransposeColumns(absl::Span<const float> matrix, int64_t rows, int64_t columns, int64_t first,
+                      int64_t count, float* out) {
+  constexpr int64_t kTile = 32;
+  for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
+    for (int64_t c0 = 0; c0 < count; c0 += kTile) {
+      for (int64_t c = c0; c < std::min(c0 + kTile, count); ++c) {
+        for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r) {
+          out[c * rows + r] = matrix[r * columns + first + c];
+        }
+      }
+    }
+  }
+}
+
+// Writes tensors of one type to one file.
+class TensorWriter {
+ public:
+  TensorWriter(SafetensorsWriter& file, DType dtype, SlabSource source)
+      : file_(file), dtype_(dtype), source_(source) {}
+
+  absl::Status Write(const Item& item) {
+    if (!item.part->transposed) {
+      return ForChunks(item.count(), 1, [&](int64_t first, int64_t count) {
+        values_.resize(count);
+        MILLRACE_RETURN_IF_ERROR(source_(item.unit, item.offset + first, absl::MakeSpan(values_)));
+        return Append();
+      });
+    }
+    std::vector<float> whole(item.count());
+    MILLRACE_RETURN_IF_ERROR(source_(item.unit, item.offset, absl::MakeSpan(whole)));
+    return ForChunks(item.count(), item.rows, [&](int64_t first, int64_t count) {
+      values_.resize(count);
+      TransposeColumns(whole, item.rows, item.columns, first / item.rows, count / item.rows,
+                       values_.data());
+      return Append();
+    });
+  }
+
+ private:
+  absl::Status Append() {
+    if (dtype_ == DType::kF32) {
+      return file_.Append({reinterpret_cast<const char*>(values_.data()), values_.size() * 4});
+    }
+    rounded_.resize(values_.size());
+    std::transform(values_.begin(), values_.end(), rounded_.begin(), BFloat16::FromFloat);
+    return file_.Append({reinterpret_cast<const char*>(rounded_.data()), rounded_.size() * 2});
+  }
+
+  SafetensorsWriter& file_;
+  DType dtype_;
+  SlabSource source_;
+  std::vector<float> values_;
+  std::vector<BFloat16> rounded_;
+};
+
+// The items of each file.
+std::vector<std::vector<Item>> DivideIntoFiles(std::vector<Item> items,
+                                               const ModelDirectoryOptions& options) {
+  std::vector<std::vector<Item>> files(1);
+  int64_t bytes = 0;
+  for (Item& item : items) {
+    const int64_t size = item.count() * static_cast<int64_t>(SizeOf(options.dtype));
+    if (bytes > 0 && bytes + size > options.max_file_bytes) {
+      files.emplace_back();
+      bytes = 0;
+    }
+    bytes += size;
+    files.back().push_back(std::move(item));
+  }
+  return files;
+}
+
+absl::StatusOr<WrittenFile> WriteWeights(const std::string& folder, const std::string& name,
+                                         const std::vector<Item>& items, DType dtype,
+                                         SlabSource source) {
+  std::vector<SafetensorsEntry> entries;
+  const FileDType file_dtype = dtype == DType::kF32 ? FileDType::kF32 : FileDType::kBF16;
+  for (const Item& item : items) entries.push_back({item.part->name, file_dtype, item.shape});
+  MILLRACE_ASSIGN_OR_RETURN(SafetensorsWriter file,
+                            SafetensorsWriter::Create(Join(folder, name), entries));
+  TensorWriter writer(file, dtype, source);
+  for (const Item& item : items) MILLRACE_RETURN_IF_ERROR(writer.Write(item));
+  MILLRACE_RETURN_IF_ERROR(file.Finish());
+  return WrittenFile{name, file.size_bytes(), file.sha256()};
+}
+
+absl::StatusOr<WrittenFile> WriteJson(const std::string& folder, absl::string_view name,
+                                      const json& value) {
+  MILLRACE_ASSIGN_OR_RETURN(FileWriter file, FileWriter::Create(Join(folder, name)));
+  MILLRACE_RETURN_IF_ERROR(file.Append(value.dump(2) + "\n"));
+  MILLRACE_RETURN_IF_ERROR(file.Finish());
+  return WrittenFile{std::string(name), file.size_bytes(), file.sha256()};
+}
+
+// Parsed content of a JSON file.
+absl::StatusOr<json> ReadJson(const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is not valid JSON"));
+  }
+  return value;
+}
+
+// The weight files of a model directory, opened, and where each tensor is.
+class Weights {
+ public:
+  static absl::StatusOr<Weights> Open(const std::string& folder) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::set<std::string> names, FileNames(folder));
+    Weights weights;
+    for (const std::string& name : names) {
+      MILLRACE_ASSIGN_OR_RETURN(SafetensorsReader reader,
+                                SafetensorsReader::Open(Join(folder, name)));
+      weights.readers_.push_back(std::move(reader));
+    }
+    for (const SafetensorsReader& reader : weights.readers_) {
+      for (const auto& [name, entry] : reader.tensors()) {
+        if (!weights.tensors_.emplace(name, Found{&reader, &entry}).second) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(reader.path(), ": tensor \"", name, "\" is in another file too"));
+        }
+      }
+    }
+    return weights;
+  }
+
+  struct Found {
+    const SafetensorsReader* reader = nullptr;
+    const SafetensorsEntry* entry = nullptr;
+  };
+
+  // Takes the tensor `name`, or the one that has it without the base model's prefix, as models
+  // without a head are saved. No reader when there is none.
+  Found Take(absl::string_view name) {
+    auto place = tensors_.find(name);
+    for (absl::string_view prefix : {"transformer.", "model."}) {
+      if (place == tensors_.end() && absl::StartsWith(name, prefix)) {
+        place = tensors_.find(name.substr(prefix.size()));
+      }
+    }
+    if (place == tensors_.end()) return {};
+    const Found found = place->second;
+    tensors_.erase(place);
+    return found;
+  }
+
+  // What has not been taken.
+  const std::map<std::string, Found, std::less<>>& left() const { return tensors_; }
+
+ private:
+  static absl::StatusOr<std::set<std::string>> FileNames(const std::string& folder) {
+    const std::string path = Join(folder, kIndexName);
+    if (!std::filesystem::exists(path)) return std::set<std::string>{std::string(kSingleName)};
+    MILLRACE_ASSIGN_OR_RETURN(const json index, ReadJson(path));
+    std::set<std::string> names;
+    const auto map = index.find("weight_map");
+    if (map == index.end() || !map->is_object() || map->empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": has no weight_map"));
+    }
+    for (const json& name : *map) {
+      if (!name.is_string() || absl::StrContains(name.get<std::string>(), "/")) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(path, ": weight_map names ", name.dump(), ", which is no file name"));
+      }
+      names.insert(name.get<std::string>());
+    }
+    return names;
+  }
+
+  std::vector<SafetensorsReader> readers_;
+  std::map<std::string, Found, std::less<>> tensors_;
+};
+
+// Tensors that files of these families may hold beside the parameters: constants that older
+// versions of transformers saved, and a tied head.
+bool IsNoParameter(absl::string_view name, const ModelSpec& spec) {
+  return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias") ||
+         absl::EndsWith(name, "rotary_emb.inv_freq") ||
+         (spec.tied_embeddings && name == "lm_head.weight");
+}
+
+absl::Status ReadItem(const Item& item, const Weights::Found& found, SlabSink sink) {
+  const SafetensorsReader& reader = *found.reader;
+  if (!item.part->transposed) {
+    std::vector<float> values;
+    return ForChunks(item.count(), 1, [&](int64_t first, int64_t count) {
+      values.resize(count);
+      MILLRACE_RETURN_IF_ERROR(reader.Read(*found.entry, first, absl::MakeSpan(values)));
+      return sink(item.unit, item.offset + first, values);
+    });
+  }
+  std::vector<float> whole(item.count()), values;
+  MILLRACE_RETURN_IF_ERROR(reader.Read(*found.entry, 0, absl::MakeSpan(whole)));
+  return ForChunks(item.count(), item.columns, [&](int64_t first, int64_t count) {
+    values.resize(count);
+    TransposeColumns(whole, item.columns, item.rows, first / item.columns, count / item.columns,
+                     values.data());
+    return sink(item.unit, item.offset + first, values);
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(const ModelSpec& spec,
+                                                             const std::vector<SlabLayout>& layouts,
+                                                             SlabSource source,
+                                                             const std::string& folder,
+                                                             const ModelDirectoryOptions& options) {
+  const std::vector<std::vector<Item>> files = DivideIntoFiles(ListItems(layouts), options);
+  std::vector<WrittenFile> written;
+  json weight_map = json::object();
+  int64_t total_bytes = 0;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const std::string name =
+        files.size() == 1 ? std::string(kSingleName)
+                          : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, files.size());
+    MILLRACE_ASSIGN_OR_RETURN(WrittenFile file,
+                              WriteWeights(folder, name, files[i], options.dtype, source));
+    written.push_back(std::move(file));
+    for (const Item& item : files[i]) {
+      weight_map[item.part->name] = name;
+      total_bytes += item.count() * static_cast<int64_t>(SizeOf(options.dtype));
+    }
+  }
+  if (files.size() > 1) {
+    const json index = {{"metadata", {{"total_size", total_bytes}}}, {"weight_map", weight_map}};
+    MILLRACE_ASSIGN_OR_RETURN(WrittenFile file, WriteJson(folder, kIndexName, index));
+    written.push_back(std::move(file));
+  }
+  const json config = WriteModelConfig(
+      spec, {options.dtype == DType::kF32 ? "float32" : "bfloat16", options.end_of_document});
+  MILLRACE_ASSIGN_OR_RETURN(WrittenFile file, WriteJson(folder, kConfigName, config));
+  written.push_back(std::move(file));
+  return written;
+}
+
+absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& folder) {
+  const std::string path = Join(folder, kConfigName);
+  MILLRACE_ASSIGN_OR_RETURN(const json config, ReadJson(path));
+  absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, std::nullopt);
+  if (spec.ok()) return spec;
+  return absl::Status(spec.status().code(), absl::StrCat(path, ": ", spec.status().message()));
+}
+
+absl::Status ReadModelDirectory(const ModelSpec& spec, const std::vector<SlabLayout>& layouts,
+                                const std::string& folder, SlabSink sink) {
+  MILLRACE_ASSIGN_OR_RETURN(Weights weights, Weights::Open(folder));
+  for (const Item& item : ListItems(layouts)) {
+    const Weights::Found found = weights.Take(item.part->name);
+    if (!found.reader) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(folder, ": has no tensor \"", item.part->name,
+                       "\"; the weights do not belong to this config.json"));
+    }
+    if (found.entry->shape != item.shape) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(found.reader->path(), ": tensor \"", found.entry->name, "\" has shape [",
+                       absl::StrJoin(found.entry->shape, ", "), "], but config.json makes it [",
+                       absl::StrJoin(item.shape, ", "), "]"));
+    }
+    MILLRACE_RETURN_IF_ERROR(ReadItem(item, found, sink));
+  }
+  for (const auto& [name, found] : weights.left()) {
+    if (IsNoParameter(name, spec)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(found.reader->path(), ": tensor \"", name,
+                                                   "\" is none of a ", spec.model_type,
+                                                   " model that config.json describes"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace millrace

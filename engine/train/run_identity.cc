@@ -1,0 +1,111 @@
+#include "engine/train/run_identity.h"
+
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/model/families.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace {
+namespace {
+
+using nlohmann::json;
+
+const char* NameOf(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::kConstant:
+      return "constant";
+    case ScheduleKind::kLinear:
+      return "linear";
+    case ScheduleKind::kCosine:
+      return "cosine";
+    case ScheduleKind::kWsd:
+      return "wsd";
+  }
+  return "";
+}
+
+const std::string& ValueOr(const RunIdentity& identity, const std::string& field,
+                           const std::string& otherwise) {
+  const auto found = identity.find(field);
+  return found == identity.end() ? otherwise : found->second;
+}
+
+void AdoptInteger(const RunIdentity& identity, const std::string& field,
+                  std::optional<int64_t>* value) {
+  int64_t saved;
+  const auto found = identity.find(field);
+  if (!value->has_value() && found != identity.end() && absl::SimpleAtoi(found->second, &saved)) {
+    *value = saved;
+  }
+}
+
+}  // namespace
+
+RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
+                       const std::string& data_sha256, int64_t token_chunk) {
+  json fields;
+  const json config = WriteModelConfig(model);
+  for (const auto& [key, value] : config.items()) fields["model.config." + key] = value;
+  fields.erase("model.config.torch_dtype");
+  fields["tokenizer"] = spec.tokenizer.empty() ? "byte" : spec.tokenizer;
+  fields["data.train"] = data_sha256;
+  fields["data.eval_fraction"] = spec.eval_fraction;
+  fields["data.sequence_length"] = spec.sequence_length;
+  fields["train.tokens_per_step"] = spec.tokens_per_step;
+  fields["train.tokens_per_micro_batch"] = spec.tokens_per_micro_batch.value_or(0);
+  fields["train.head_token_chunk"] = token_chunk;
+  fields["train.seed"] = spec.seed;
+  fields["train.clip_norm"] = spec.clip_norm;
+  fields["train.threads"] = spec.threads.value_or(0);
+  fields["train.optimizer.name"] = "adamw";
+  fields["train.optimizer.learning_rate"] = spec.learning_rate;
+  fields["train.optimizer.betas"] = {spec.adamw.beta1, spec.adamw.beta2};
+  fields["train.optimizer.epsilon"] = spec.adamw.epsilon;
+  fields["train.optimizer.weight_decay"] = spec.adamw.weight_decay;
+  fields["train.schedule.name"] = NameOf(spec.schedule);
+  fields["train.schedule.warmup_steps"] = spec.warmup_steps;
+  if (spec.schedule != ScheduleKind::kConstant) {
+    fields["train.steps"] = spec.steps;
+    fields["train.schedule.final_ratio"] = spec.final_ratio;
+  }
+  if (spec.decay_steps) fields["train.schedule.decay_steps"] = *spec.decay_steps;
+  fields["precision.recipe"] = std::string(NameOf(spec.recipe));
+  fields["precision.compute"] = std::string(NameOf(spec.compute.value_or(DType::kF32)));
+
+  RunIdentity identity;
+  for (const auto& [field, value] : fields.items()) identity[field] = value.dump();
+  return identity;
+}
+
+absl::Status CheckSameRun(const RunIdentity& checkpoint, const RunIdentity& job,
+                          int64_t checkpoint_step) {
+  std::set<std::string> fields;
+  for (const auto& [field, value] : checkpoint) fields.insert(field);
+  for (const auto& [field, value] : job) fields.insert(field);
+  std::string differences;
+  for (const std::string& field : fields) {
+    const std::string& saved = ValueOr(checkpoint, field, "nothing");
+    const std::string& asked = ValueOr(job, field, "nothing");
+    if (saved == asked) continue;
+    absl::StrAppend(&differences, differences.empty() ? "" : "; ", field,
+                    ": the checkpoint of step ", checkpoint_step, " was made with ", saved,
+                    ", the job says ", asked);
+  }
+  if (differences.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(differences, "; go on with what it was made with, or start a new job"));
+}
+
+void AdoptDecisions(const RunIdentity& checkpoint, TrainSpec* spec) {
+  AdoptInteger(checkpoint, "train.threads", &spec->threads);
+  AdoptInteger(checkpoint, "train.tokens_per_micro_batch", &spec->tokens_per_micro_batch);
+  AdoptInteger(checkpoint, "train.schedule.decay_steps", &spec->decay_steps);
+  const auto compute = checkpoint.find("precision.compute");
+  if (!spec->compute && compute != checkpoint.end()) {
+    spec->compute = compute->second == "\"bf16\"" ? DType::kBF16 : DType::kF32;
+  }
+}
+
+}  // namespace millrace

@@ -1,0 +1,24 @@
+// How fast a step could be if the machine did nothing but its matrix products at full speed.
+#ifndef MILLRACE_ENGINE_TRAIN_SPEED_OF_LIGHT_H_
+#define MILLRACE_ENGINE_TRAIN_SPEED_OF_LIGHT_H_
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "engine/data/batch.h"
+#include "engine/model/model_spec.h"
+
+namespace millrace {
+
+// Floating-point operations that training on these micro-batches needs, forward and backward,
+// without any recomputation:
+//   6 · N · tokens              N: elements of all projection matrices, the output's included
+//   12 · L · query_size · pairs  pairs: Σ n (n + 1) / 2 over documents of n tokens, the query-key
+//                                pairs that causal attention has
+// (Chowdhery et al. 2022, appendix B, with the causal half and document boundaries counted as they
+// are.)
+double NeededFlops(const ModelSpec& model, absl::Span<const MicroBatch> micro_batches);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_TRAIN_SPEED_OF_LIGHT_H_

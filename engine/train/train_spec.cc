@@ -1,0 +1,176 @@
+#include "engine/train/train_spec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace millrace {
+namespace {
+
+class Checker {
+ public:
+  void Require(bool fine, absl::string_view field, const std::string& message) {
+    if (!fine) problems_.push_back({std::string(field), message});
+  }
+  void AtLeast(absl::string_view field, int64_t value, int64_t least) {
+    Require(value >= least, field, absl::StrCat(value, " is too small; use at least ", least));
+  }
+  void Within(absl::string_view field, double value, double low, double high) {
+    Require(value >= low && value <= high, field,
+            absl::StrCat(value, " is out of range; use a number from ", low, " to ", high));
+  }
+  void Positive(absl::string_view field, double value) {
+    Require(std::isfinite(value) && value > 0, field,
+            absl::StrCat(value, " is not a positive number"));
+  }
+  void NotNegative(absl::string_view field, double value) {
+    Require(std::isfinite(value) && value >= 0, field,
+            absl::StrCat(value, " is negative or not a number; use 0 or more"));
+  }
+  std::vector<FieldProblem> Take() { return std::move(problems_); }
+
+ private:
+  std::vector<FieldProblem> problems_;
+};
+
+int64_t RoundUp(int64_t value, int64_t multiple) {
+  return std::max<int64_t>(1, (value + multiple - 1) / multiple) * multiple;
+}
+
+// Largest multiple of sequence_length that divides tokens_per_step and is at most `limit` (at least
+// one sequence).
+int64_t LargestMicroBatch(const TrainSpec& spec, int64_t limit) {
+  const int64_t sequences = spec.tokens_per_step / spec.sequence_length;
+  int64_t best = 1;
+  for (int64_t n = 1; n <= sequences; ++n) {
+    if (sequences % n == 0 && n * spec.sequence_length <= limit) best = n;
+  }
+  return best * spec.sequence_length;
+}
+
+void CheckTokens(const TrainSpec& spec, Checker& check) {
+  check.AtLeast("data.sequence_length", spec.sequence_length, 2);
+  check.AtLeast("train.tokens_per_step", spec.tokens_per_step, 1);
+  if (spec.sequence_length < 2 || spec.tokens_per_step < 1) return;
+  const bool whole_sequences = spec.tokens_per_step % spec.sequence_length == 0;
+  check.Require(whole_sequences, "train.tokens_per_step",
+                absl::StrCat(spec.tokens_per_step, " is not a multiple of data.sequence_length (",
+                             spec.sequence_length, "); use ",
+                             RoundUp(spec.tokens_per_step, spec.sequence_length)));
+  if (!spec.tokens_per_micro_batch.has_value()) return;
+  const int64_t micro = *spec.tokens_per_micro_batch;
+  check.AtLeast("train.tokens_per_micro_batch", micro, 1);
+  if (micro < 1 || !whole_sequences) return;
+  if (micro % spec.sequence_length != 0) {
+    check.Require(
+        false, "train.tokens_per_micro_batch",
+        absl::StrCat(micro, " is not a multiple of data.sequence_length (", spec.sequence_length,
+                     "); use ", LargestMicroBatch(spec, std::max(micro, spec.sequence_length))));
+  } else {
+    check.Require(spec.tokens_per_step % micro == 0, "train.tokens_per_micro_batch",
+                  absl::StrCat(micro, " does not divide train.tokens_per_step (",
+                               spec.tokens_per_step, "); use ", LargestMicroBatch(spec, micro)));
+  }
+}
+
+void CheckOptimizer(const TrainSpec& spec, Checker& check) {
+  check.NotNegative("train.clip_norm", spec.clip_norm);
+  check.Positive("train.optimizer.learning_rate", spec.learning_rate);
+  for (double beta : {spec.adamw.beta1, spec.adamw.beta2}) {
+    check.Require(beta >= 0 && beta < 1, "train.optimizer.betas",
+                  absl::StrCat(beta, " is out of range; use numbers from 0 to below 1"));
+  }
+  check.Positive("train.optimizer.epsilon", spec.adamw.epsilon);
+  check.NotNegative("train.optimizer.weight_decay", spec.adamw.weight_decay);
+
+  check.AtLeast("train.schedule.warmup_steps", spec.warmup_steps, 0);
+  check.Require(spec.warmup_steps <= std::max<int64_t>(spec.steps, 0),
+                "train.schedule.warmup_steps",
+                absl::StrCat(spec.warmup_steps, " is more than train.steps (", spec.steps, ")"));
+  check.Within("train.schedule.final_ratio", spec.final_ratio, 0, 1);
+  if (!spec.decay_steps.has_value()) return;
+  check.Require(spec.schedule == ScheduleKind::kWsd, "train.schedule.decay_steps",
+                "only the schedule wsd has decay_steps; remove it or set name to wsd");
+  check.AtLeast("train.schedule.decay_steps", *spec.decay_steps, 0);
+  check.Require(*spec.decay_steps <= std::max<int64_t>(0, spec.steps - spec.warmup_steps),
+                "train.schedule.decay_steps",
+                absl::StrCat(*spec.decay_steps, " is more than the steps after warmup (",
+                             spec.steps - spec.warmup_steps, ")"));
+}
+
+void CheckSampling(const TrainSpec& spec, Checker& check) {
+  check.AtLeast("sample.every_steps", spec.sample_every_steps, 0);
+  check.AtLeast("sample.max_tokens", spec.sample_max_tokens, 1);
+  check.NotNegative("sample.temperature", spec.temperature);
+  check.AtLeast("sample.top_k", spec.top_k, 0);
+  check.Require(spec.sample_every_steps <= 0 || !spec.prompts.empty(), "sample.prompts",
+                "there are none, so nothing would be sampled; add one, or remove "
+                "sample.every_steps");
+  for (size_t i = 0; i < spec.prompts.size(); ++i) {
+    check.Require(!spec.prompts[i].empty(), absl::StrCat("sample.prompts[", i, "]"),
+                  "is empty; give at least one character");
+  }
+}
+
+}  // namespace
+
+std::vector<FieldProblem> Validate(const TrainSpec& spec) {
+  Checker check;
+  check.Require(!spec.model_config_json.empty(), "model.config",
+                "is missing; give the content of a config.json, e.g. {model_type: llama, …}");
+  check.Require(spec.tokenizer == "byte", "tokenizer",
+                absl::StrCat("\"", spec.tokenizer, "\" is unknown; use byte"));
+  check.Require(!spec.data_path.empty(), "data.train", "is missing; name a dataset");
+  check.Within("data.eval_fraction", spec.eval_fraction, 0, 0.5);
+  check.AtLeast("train.steps", spec.steps, 1);
+  CheckTokens(spec, check);
+  CheckOptimizer(spec, check);
+  if (spec.threads.has_value()) {
+    check.Require(*spec.threads >= 1 && *spec.threads <= 1024, "train.threads",
+                  absl::StrCat(*spec.threads, " is out of range; use 1 to 1024"));
+  }
+  check.Require(spec.recipe != Recipe::kFp32 || spec.compute != DType::kBF16, "precision.compute",
+                "the recipe fp32 computes in f32 only; set compute to f32, or recipe to full");
+  if (spec.device_budget_bytes) {
+    check.AtLeast("memory.device_budget", *spec.device_budget_bytes, 1);
+  }
+  if (spec.host_budget_bytes) check.AtLeast("memory.host_budget", *spec.host_budget_bytes, 1);
+  if (spec.checkpoint_every_steps) {
+    check.AtLeast("checkpoint.every_steps", *spec.checkpoint_every_steps, 0);
+  }
+  check.AtLeast("checkpoint.keep_last", spec.keep_last, 1);
+  check.AtLeast("checkpoint.keep_best", spec.keep_best, 0);
+  if (spec.evaluate_every_steps) {
+    check.AtLeast("evaluation.every_steps", *spec.evaluate_every_steps, 0);
+  }
+  check.AtLeast("evaluation.max_sequences", spec.evaluate_max_sequences, 1);
+  CheckSampling(spec, check);
+  return check.Take();
+}
+
+TrainSpec Resolve(TrainSpec spec, int64_t cores, bool bf16_supported) {
+  if (!spec.threads) spec.threads = cores;
+  if (!spec.compute) {
+    spec.compute = spec.recipe == Recipe::kFull && bf16_supported ? DType::kBF16 : DType::kF32;
+  }
+  if (!spec.decay_steps && spec.schedule == ScheduleKind::kWsd) {
+    spec.decay_steps = std::min(spec.steps / 5, spec.steps - spec.warmup_steps);
+  }
+  if (!spec.checkpoint_every_steps) {
+    spec.checkpoint_every_steps = std::max<int64_t>(1, spec.steps / 10);
+  }
+  return spec;
+}
+
+LearningRateSchedule ScheduleOf(const TrainSpec& spec) {
+  return {.kind = spec.schedule,
+          .peak = spec.learning_rate,
+          .steps = spec.steps,
+          .warmup_steps = spec.warmup_steps,
+          .final_ratio = spec.final_ratio,
+          .decay_steps = spec.decay_steps.value_or(0)};
+}
+
+}  // namespace millrace

@@ -1,0 +1,249 @@
+#include "engine/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/random.h"
+#include "engine/base/status_macros.h"
+#include "engine/train/checkpoint_folder.h"
+#include "engine/train/run_setup.h"
+#include "engine/train/sampler.h"
+#include "engine/train/speed_of_light.h"
+#include "engine/train/system_memory.h"
+
+namespace millrace {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Keeps the random numbers of samples apart from all others of the same seed.
+constexpr uint64_t kSampleStreams = uint64_t{1} << 63;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+TokenBatch ViewOf(const MicroBatch& batch) {
+  return {batch.inputs, batch.targets, batch.positions, batch.boundaries};
+}
+
+class Trainer {
+ public:
+  Trainer(RunSetup& run, TrainObserver& observer, StopControl& stop)
+      : run_(run), observer_(observer), stop_(stop), schedule_(ScheduleOf(run.spec)) {}
+
+  absl::StatusOr<TrainResult> Run();
+
+ private:
+  // What is to be done once the step that was just made is.
+  struct Due {
+    bool evaluate, sample, checkpoint;
+    bool any() const { return evaluate || sample || checkpoint; }
+  };
+
+  Due DueAfter(int64_t step) const;
+  absl::Status Step();
+  absl::Status Evaluate();
+  absl::Status DrawSamples();
+  absl::Status Save(const std::string& trigger);
+  void ReportMemory();
+
+  RunSetup& run_;
+  TrainObserver& observer_;
+  StopControl& stop_;
+  const LearningRateSchedule schedule_;
+  // Step of the newest complete checkpoint.
+  int64_t saved_step_ = 0;
+};
+
+Trainer::Due Trainer::DueAfter(int64_t step) const {
+  const TrainSpec& spec = run_.spec;
+  const bool last = step == spec.steps;
+  const auto every = [&](int64_t interval) {
+    return interval > 0 && (last || step % interval == 0);
+  };
+  Due due;
+  due.checkpoint = last || every(*spec.checkpoint_every_steps);
+  due.evaluate = run_.loader->eval_sequences() > 0 &&
+                 (spec.evaluate_every_steps ? every(*spec.evaluate_every_steps) : due.checkpoint);
+  due.sample = every(spec.sample_every_steps);
+  return due;
+}
+
+absl::Status Trainer::Step() {
+  const TrainSpec& spec = run_.spec;
+  const Clock::time_point start = Clock::now();
+  const int64_t step = run_.at.step + 1;
+  const std::vector<MicroBatch> batches =
+      run_.loader->NextStep(spec.tokens_per_step, *spec.tokens_per_micro_batch);
+  std::vector<TokenBatch> views;
+  for (const MicroBatch& batch : batches) views.push_back(ViewOf(batch));
+
+  OptimizerStep optimizer;
+  optimizer.step = step;
+  optimizer.learning_rate = LearningRateAt(schedule_, step);
+  optimizer.adamw = spec.adamw;
+  optimizer.clip_norm = spec.clip_norm;
+  MILLRACE_ASSIGN_OR_RETURN(const StepResult result, run_.runner->TrainStep(views, optimizer));
+  if (!result.finite()) {
+    return WithReason(absl::AbortedError(absl::StrCat(
+                          "step ", step, ": the loss is ", result.loss(), " and the gradient norm ",
+                          result.gradient_norm, "; the step was not applied. Lower ",
+                          "train.optimizer.learning_rate (", spec.learning_rate,
+                          "), warm up longer, or set ", "train.clip_norm, and start a new job")),
+                      FailureReason::kNonFiniteLoss);
+  }
+  // What the step left to be done with the next one counts as its time all the same.
+  if (DueAfter(step).any()) MILLRACE_RETURN_IF_ERROR(run_.runner->Flush());
+
+  run_.at.step = step;
+  run_.at.total_tokens += spec.tokens_per_step;
+  run_.at.cursor = run_.loader->cursor();
+  run_.at.evaluation_loss.reset();
+
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.loss = result.loss();
+  metrics.gradient_norm = result.gradient_norm;
+  metrics.learning_rate = optimizer.learning_rate;
+  metrics.tokens = spec.tokens_per_step;
+  metrics.step_seconds = SecondsSince(start);
+  metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
+  if (run_.peak_flops > 0) {
+    metrics.speed_of_light_ratio =
+        NeededFlops(run_.model, batches) / run_.peak_flops / metrics.step_seconds;
+  }
+  metrics.total_tokens = run_.at.total_tokens;
+  observer_.OnStep(metrics);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Evaluate() {
+  const Clock::time_point start = Clock::now();
+  EvaluationMetrics metrics;
+  metrics.step = run_.at.step;
+  double loss_sum = 0;
+  for (const MicroBatch& batch : run_.loader->EvaluationBatches(*run_.spec.tokens_per_micro_batch,
+                                                                run_.spec.evaluate_max_sequences)) {
+    MILLRACE_ASSIGN_OR_RETURN(const double sum, run_.runner->EvaluateLossSum(ViewOf(batch)));
+    loss_sum += sum;
+    metrics.tokens += batch.target_count;
+  }
+  if (metrics.tokens == 0) return absl::OkStatus();
+  metrics.loss = loss_sum / static_cast<double>(metrics.tokens);
+  metrics.seconds = SecondsSince(start);
+  if (std::isfinite(metrics.loss)) run_.at.evaluation_loss = metrics.loss;
+  observer_.OnEvaluation(metrics);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::DrawSamples() {
+  const TrainSpec& spec = run_.spec;
+  for (size_t i = 0; i < spec.prompts.size(); ++i) {
+    std::vector<int32_t> prompt;
+    run_.tokenizer->Encode(spec.prompts[i], &prompt);
+    const CounterRandom random(
+        static_cast<uint64_t>(spec.seed),
+        kSampleStreams | (static_cast<uint64_t>(i) << 40) | static_cast<uint64_t>(run_.at.step));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const std::vector<int32_t> tokens,
+        Generate(prompt,
+                 {.max_tokens = spec.sample_max_tokens,
+                  .context = spec.sequence_length,
+                  .vocab_size = run_.model.vocab_size,
+                  .end_of_document = run_.tokenizer->end_of_document()},
+                 {.temperature = spec.temperature, .top_k = spec.top_k}, random,
+                 [this](absl::Span<const int32_t> context, absl::Span<float> logits) {
+                   return run_.runner->Logits(context, logits);
+                 }));
+    observer_.OnSample(
+        {run_.at.step, spec.prompts[i], ToValidUtf8(run_.tokenizer->Decode(tokens))});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Save(const std::string& trigger) {
+  const Clock::time_point start = Clock::now();
+  MILLRACE_RETURN_IF_ERROR(run_.runner->Flush());
+  const absl::StatusOr<CheckpointInfo> info =
+      WriteCheckpoint(run_.checkpoints, run_.model, *run_.state, run_.at);
+  if (!info.ok()) return OnDisk(info.status());
+  saved_step_ = run_.at.step;
+  observer_.OnCheckpoint({info->step, info->size_bytes, SecondsSince(start), trigger});
+  return OnDisk(ApplyRetention(
+      run_.checkpoints, {.keep_last = run_.spec.keep_last, .keep_best = run_.spec.keep_best}));
+}
+
+void Trainer::ReportMemory() {
+  MemoryUsage usage;
+  const auto add = [&usage](const std::string& purpose, int64_t bytes) {
+    for (MemoryPool& pool : usage.pools) {
+      if (pool.purpose == purpose) {
+        pool.bytes += bytes;
+        return;
+      }
+    }
+    usage.pools.push_back({purpose, bytes});
+  };
+  for (const MemoryPool& pool : run_.state->memory()) add(pool.purpose, pool.bytes);
+  for (const MemoryItem& item : run_.runner->plan().memory) {
+    add(item.purpose, static_cast<int64_t>(item.bytes));
+  }
+  // Ids, targets and positions of a step.
+  add("data", 3 * run_.spec.tokens_per_step * static_cast<int64_t>(sizeof(int32_t)));
+  usage.peak_device_bytes = static_cast<int64_t>(run_.runner->plan().device_bytes);
+  usage.peak_resident_bytes = PeakResidentBytes();
+  observer_.OnMemory(usage);
+}
+
+absl::StatusOr<TrainResult> Trainer::Run() {
+  const int64_t start_step = run_.at.step;
+  saved_step_ = start_step;
+  observer_.OnPrepared(run_.spec, start_step);
+  ReportMemory();
+  while (run_.at.step < run_.spec.steps) {
+    if (stop_.cancelled()) return absl::CancelledError("cancelled");
+    if (const std::optional<std::string> trigger = stop_.stop_trigger()) {
+      if (run_.at.step > saved_step_) MILLRACE_RETURN_IF_ERROR(Save(*trigger));
+      return TrainResult{TrainResult::Outcome::kStopped, run_.at.step};
+    }
+    MILLRACE_RETURN_IF_ERROR(Step());
+    if (run_.at.step == start_step + 1) ReportMemory();
+    const Due due = DueAfter(run_.at.step);
+    if (due.evaluate) MILLRACE_RETURN_IF_ERROR(Evaluate());
+    if (due.sample) MILLRACE_RETURN_IF_ERROR(DrawSamples());
+    if (due.checkpoint) {
+      MILLRACE_RETURN_IF_ERROR(Save(run_.at.step == run_.spec.steps ? "FINAL" : "SCHEDULED"));
+    }
+  }
+  ReportMemory();
+  return TrainResult{TrainResult::Outcome::kSucceeded, run_.at.step};
+}
+
+// Step of the newest checkpoint; 0 when there is none.
+int64_t NewestStep(const std::string& job_folder) {
+  const std::vector<CheckpointInfo> checkpoints = ListCheckpoints(job_folder + "/checkpoints");
+  return checkpoints.empty() ? 0 : checkpoints.front().step;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainResult> Train(const TrainSpec& spec, const std::string& job_folder,
+                                  TrainObserver& observer, StopControl& stop) {
+  absl::StatusOr<std::unique_ptr<RunSetup>> run = PrepareRun(spec, job_folder, observer, stop);
+  const absl::StatusOr<TrainResult> result =
+      run.ok() ? Trainer(**run, observer, stop).Run() : run.status();
+  if (result.status().code() != absl::StatusCode::kCancelled) return result;
+  if (stop.cancelled()) {
+    return TrainResult{TrainResult::Outcome::kCancelled, run.ok() ? (*run)->at.step : 0};
+  }
+  return TrainResult{TrainResult::Outcome::kStopped, NewestStep(job_folder)};
+}
+
+}  // namespace millrace

@@ -1,0 +1,343 @@
+#include "engine/model/model_directory.h"
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/base/file.h"
+#include "engine/base/thread_pool.h"
+#include "engine/model/families.h"
+#include "engine/model/initializer.h"
+#include "engine/model/safetensors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A model in memory.
+struct Model {
+  ModelSpec spec;
+  std::vector<SlabLayout> layouts;
+  std::vector<std::vector<float>> slabs;
+
+  explicit Model(const ModelSpec& model_spec)
+      : spec(model_spec), layouts(MakeSlabLayouts(model_spec)) {
+    for (const SlabLayout& layout : layouts) slabs.emplace_back(layout.count);
+  }
+
+  void Initialize(uint64_t seed) {
+    ThreadPool threads(2);
+    for (size_t i = 0; i < slabs.size(); ++i) {
+      InitializeSlab(spec, layouts[i], seed, threads, absl::MakeSpan(slabs[i]));
+    }
+  }
+  void RoundToBFloat16() {
+    for (std::vector<float>& slab : slabs) {
+      for (float& value : slab) value = BFloat16::FromFloat(value).ToFloat();
+    }
+  }
+
+  absl::StatusOr<std::vector<WrittenFile>> Write(const std::string& folder,
+                                                 const ModelDirectoryOptions& options) const {
+    return WriteModelDirectory(
+        spec, layouts,
+        [&](int64_t unit, int64_t offset, absl::Span<float> out) {
+          std::copy_n(slabs[unit].begin() + offset, out.size(), out.begin());
+          return absl::OkStatus();
+        },
+        folder, options);
+  }
+  absl::Status Read(const std::string& folder) {
+    return ReadModelDirectory(
+        spec, layouts, folder, [&](int64_t unit, int64_t offset, absl::Span<const float> values) {
+          std::copy(values.begin(), values.end(), slabs[unit].begin() + offset);
+          return absl::OkStatus();
+        });
+  }
+};
+
+std::string EmptyFolder() {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string folder = ::testing::TempDir() + "/" + test->name();
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+std::vector<nlohmann::json> Configs() {
+  using nlohmann::json;
+  return {
+      json::parse(R"({"model_type": "llama", "hidden_size": 48, "intermediate_size": 100,
+          "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2})"),
+      json::parse(R"({"model_type": "llama", "hidden_size": 48, "intermediate_size": 100,
+          "num_hidden_layers": 1, "num_attention_heads": 2, "tie_word_embeddings": true,
+          "attention_bias": true, "mlp_bias": true, "head_dim": 10})"),
+      json::parse(R"({"model_type": "gpt2", "n_embd": 40, "n_layer": 2, "n_head": 4,
+          "n_positions": 33})"),
+      json::parse(R"({"model_type": "gpt2", "n_embd": 40, "n_layer": 1, "n_head": 4,
+          "n_positions": 33, "n_inner": 1, "tie_word_embeddings": false})"),
+  };
+}
+
+Model ModelOf(const nlohmann::json& config) {
+  absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, 67);
+  EXPECT_TRUE(spec.ok()) << spec.status();
+  return Model(*spec);
+}
+
+// Raw content of all tensors in a folder's safetensors files.
+std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> TensorsIn(
+    const std::string& folder) {
+  std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> tensors;
+  for (const auto& file : fs::directory_iterator(folder)) {
+    if (file.path().extension() != ".safetensors" || file.path().stem() == "golden") continue;
+    const absl::StatusOr<SafetensorsReader> reader = SafetensorsReader::Open(file.path());
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    for (const auto& [name, entry] : reader->tensors()) {
+      std::vector<float> values(entry.count());
+      EXPECT_TRUE(reader->Read(entry, 0, absl::MakeSpan(values)).ok());
+      tensors[name] = {entry.shape, std::move(values)};
+    }
+  }
+  return tensors;
+}
+
+TEST(ModelDirectory, RoundTripIsBitwise) {
+  for (const nlohmann::json& config : Configs()) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      Model model = ModelOf(config);
+      model.Initialize(7);
+      if (dtype == DType::kBF16) model.RoundToBFloat16();
+      const std::string folder = EmptyFolder();
+      const auto files = model.Write(folder, {.dtype = dtype});
+      ASSERT_TRUE(files.ok()) << files.status();
+      const absl::StatusOr<ModelSpec> spec = ReadModelDirectoryConfig(folder);
+      ASSERT_TRUE(spec.ok()) << spec.status();
+      EXPECT_EQ(*spec, model.spec);
+      Model again(*spec);
+      const absl::Status status = again.Read(folder);
+      ASSERT_TRUE(status.ok()) << status;
+      for (size_t i = 0; i < model.slabs.size(); ++i) {
+        EXPECT_EQ(std::memcmp(model.slabs[i].data(), again.slabs[i].data(),
+                              model.slabs[i].size() * sizeof(float)),
+                  0);
+      }
+    }
+  }
+}
+
+TEST(ModelDirectory, RoundsToTheNearestBFloat16) {
+  Model model = ModelOf(Configs()[2]);
+  model.Initialize(7);
+  const std::string folder = EmptyFolder();
+  ASSERT_TRUE(model.Write(folder, {.dtype = DType::kBF16}).ok());
+  Model again(model.spec);
+  ASSERT_TRUE(again.Read(folder).ok());
+  model.RoundToBFloat16();
+  EXPECT_EQ(model.slabs, again.slabs);
+}
+
+TEST(ModelDirectory, FilesAreListedWithSizesAndHashes) {
+  Model model = ModelOf(Configs()[0]);
+  const std::string folder = EmptyFolder();
+  const auto files = model.Write(folder, {.dtype = DType::kF32, .end_of_document = 256});
+  ASSERT_TRUE(files.ok());
+  std::vector<std::string> names;
+  for (const WrittenFile& file : *files) {
+    names.push_back(file.name);
+    EXPECT_EQ(file.size_bytes, fs::file_size(folder + "/" + file.name));
+    EXPECT_EQ(file.sha256, *Sha256OfFile(folder + "/" + file.name));
+  }
+  EXPECT_THAT(names, ElementsAre("model.safetensors", "config.json"));
+  EXPECT_THAT(*ReadFile(folder + "/config.json"), HasSubstr("\"eos_token_id\": 256"));
+}
+
+TEST(ModelDirectory, LargeModelsAreDividedIntoFilesWithAnIndex) {
+  Model model = ModelOf(Configs()[2]);
+  model.Initialize(7);
+  const std::string folder = EmptyFolder();
+  constexpr int64_t kLimit = 20'000;
+  const auto files = model.Write(folder, {.dtype = DType::kF32, .max_file_bytes = kLimit});
+  ASSERT_TRUE(files.ok()) << files.status();
+  ASSERT_GT(files->size(), 5);
+  const std::string count = std::to_string(files->size() - 2);
+  EXPECT_EQ((*files)[0].name,
+            "model-00001-of-" + std::string(5 - count.size(), '0') + count + ".safetensors");
+  EXPECT_EQ((*files)[files->size() - 2].name, "model.safetensors.index.json");
+
+  const nlohmann::json index =
+      nlohmann::json::parse(*ReadFile(folder + "/model.safetensors.index.json"));
+  int64_t parameters = 0;
+  for (const SlabLayout& layout : model.layouts) parameters += layout.parameters();
+  EXPECT_EQ(index["metadata"]["total_size"], 4 * parameters);
+  EXPECT_EQ(index["weight_map"].size(), TensorsIn(folder).size());
+  for (const auto& [name, file] : index["weight_map"].items()) {
+    const absl::StatusOr<SafetensorsReader> reader =
+        SafetensorsReader::Open(folder + "/" + file.get<std::string>());
+    ASSERT_TRUE(reader.ok());
+    EXPECT_EQ(reader->tensors().count(name), 1);
+    if (reader->tensors().size() > 1) {
+      EXPECT_LE(fs::file_size(reader->path()), kLimit + 1000);
+    }
+  }
+
+  Model again(model.spec);
+  ASSERT_TRUE(again.Read(folder).ok());
+  EXPECT_EQ(model.slabs, again.slabs);
+  fs::remove(folder + "/" + (*files)[1].name);
+  EXPECT_TRUE(absl::IsNotFound(again.Read(folder)));
+}
+
+TEST(ModelDirectory, ReadsAndWritesTheDirectoriesOfTransformersUnchanged) {
+  for (const std::string name : {"llama_gqa", "llama_tied", "llama_bias", "gpt2"}) {
+    const std::string golden = "tests/golden/" + name;
+    const absl::StatusOr<ModelSpec> spec = ReadModelDirectoryConfig(golden);
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    Model model(*spec);
+    const absl::Status status = model.Read(golden);
+    ASSERT_TRUE(status.ok()) << status;
+    const std::string folder = EmptyFolder() + "/" + name;
+    fs::create_directories(folder);
+    ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32}).ok());
+    EXPECT_EQ(TensorsIn(golden), TensorsIn(folder)) << name;
+  }
+}
+
+TEST(ModelDirectory, RowsOfFusedTensorsAreThePartsInOrder) {
+  const std::string golden = "tests/golden/llama_gqa";
+  Model model(*ReadModelDirectoryConfig(golden));
+  ASSERT_TRUE(model.Read(golden).ok());
+  const auto tensors = TensorsIn(golden);
+  const TensorLayout* qkv = model.layouts[2].Find(TensorRole::kQkv);
+  const float* fused = model.slabs[2].data() + qkv->offset;
+  int64_t element = 0;
+  for (const char* part : {"q", "k", "v"}) {
+    const auto& values =
+        tensors.at(std::string("model.layers.1.self_attn.") + part + "_proj.weight").second;
+    for (float value : values) EXPECT_EQ(fused[element++], value);
+  }
+  EXPECT_EQ(element, qkv->count());
+}
+
+TEST(ModelDirectory, TransposedTensorsAreOutByInInTheSlab) {
+  const std::string golden = "tests/golden/gpt2";
+  Model model(*ReadModelDirectoryConfig(golden));
+  ASSERT_TRUE(model.Read(golden).ok());
+  const auto tensors = TensorsIn(golden);
+  const auto& [shape, values] = tensors.at("transformer.h.0.attn.c_attn.weight");
+  ASSERT_THAT(shape, ElementsAre(32, 96));
+  const float* slab = model.slabs[1].data() + model.layouts[1].Find(TensorRole::kQkv)->offset;
+  for (int64_t in = 0; in < 32; ++in) {
+    for (int64_t out = 0; out < 96; ++out) EXPECT_EQ(slab[out * 32 + in], values[in * 96 + out]);
+  }
+}
+
+// Writes a file of these tensors, all zeros.
+void WriteZeros(const std::string& folder, std::vector<SafetensorsEntry> entries) {
+  absl::StatusOr<SafetensorsWriter> writer =
+      SafetensorsWriter::Create(folder + "/model.safetensors", entries);
+  ASSERT_TRUE(writer.ok());
+  for (const SafetensorsEntry& entry : entries) {
+    ASSERT_TRUE(writer->Append(std::string(entry.count() * 4, '\0')).ok());
+  }
+  ASSERT_TRUE(writer->Finish().ok());
+}
+
+std::vector<SafetensorsEntry> EntriesOf(const Model& model) {
+  const std::string folder = EmptyFolder();
+  EXPECT_TRUE(model.Write(folder, {.dtype = DType::kF32}).ok());
+  const absl::StatusOr<SafetensorsReader> reader =
+      SafetensorsReader::Open(folder + "/model.safetensors");
+  std::vector<SafetensorsEntry> entries;
+  for (const auto& [name, entry] : reader->tensors()) entries.push_back(entry);
+  return entries;
+}
+
+TEST(ModelDirectory, TensorsThatDoNotBelongAreNamed) {
+  Model model = ModelOf(Configs()[2]);
+  const std::vector<SafetensorsEntry> entries = EntriesOf(model);
+  const std::string folder = EmptyFolder();
+  const auto error = [&](const std::vector<SafetensorsEntry>& changed) {
+    WriteZeros(folder, changed);
+    const absl::Status status = model.Read(folder);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+
+  std::vector<SafetensorsEntry> changed = entries;
+  changed.pop_back();
+  EXPECT_THAT(error(changed), HasSubstr("has no tensor \"" + entries.back().name + "\""));
+  changed = entries;
+  changed.push_back({"transformer.h.2.ln_1.weight", FileDType::kF32, {40}});
+  EXPECT_THAT(error(changed),
+              HasSubstr("tensor \"transformer.h.2.ln_1.weight\" is none of a gpt2 model"));
+  changed = entries;
+  for (SafetensorsEntry& entry : changed) {
+    if (entry.name == "transformer.h.1.mlp.c_fc.weight") entry.shape = {160, 40};
+  }
+  EXPECT_THAT(error(changed), HasSubstr("tensor \"transformer.h.1.mlp.c_fc.weight\" has shape "
+                                        "[160, 40], but config.json makes it [40, 160]"));
+}
+
+TEST(ModelDirectory, ConstantsOfOldVersionsAndNamesWithoutPrefixAreTaken) {
+  Model model = ModelOf(Configs()[2]);
+  std::vector<SafetensorsEntry> entries = EntriesOf(model);
+  for (SafetensorsEntry& entry : entries) {
+    entry.name = entry.name.substr(std::string("transformer.").size());
+  }
+  entries.push_back({"h.0.attn.bias", FileDType::kF32, {1, 1, 33, 33}});
+  entries.push_back({"lm_head.weight", FileDType::kF32, {67, 40}});
+  const std::string folder = EmptyFolder();
+  WriteZeros(folder, entries);
+  const absl::Status status = model.Read(folder);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(ModelDirectory, BadConfigsAndIndexesAreNamed) {
+  const std::string folder = EmptyFolder();
+  EXPECT_TRUE(absl::IsNotFound(ReadModelDirectoryConfig(folder).status()));
+  std::ofstream(folder + "/config.json") << "{";
+  EXPECT_THAT(std::string(ReadModelDirectoryConfig(folder).status().message()),
+              HasSubstr("config.json: is not valid JSON"));
+  std::ofstream(folder + "/config.json") << R"({"model_type": "bert"})";
+  EXPECT_THAT(std::string(ReadModelDirectoryConfig(folder).status().message()),
+              HasSubstr("config.json: model_type: \"bert\""));
+
+  Model model = ModelOf(Configs()[0]);
+  EXPECT_TRUE(absl::IsNotFound(model.Read(folder)));
+  for (const char* index : {"{}", "[]", R"({"weight_map": {"a": 5}})",
+                            R"({"weight_map": {"a": "../outside.safetensors"}})"}) {
+    std::ofstream(folder + "/model.safetensors.index.json") << index;
+    const absl::Status status = model.Read(folder);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("weight_map"));
+  }
+}
+
+TEST(ModelDirectory, ErrorsOfTheOwnerOfTheParametersArePassedOn) {
+  Model model = ModelOf(Configs()[0]);
+  const std::string folder = EmptyFolder();
+  const absl::Status written =
+      WriteModelDirectory(
+          model.spec, model.layouts,
+          [](int64_t, int64_t, absl::Span<float>) { return absl::AbortedError("source"); }, folder)
+          .status();
+  EXPECT_TRUE(absl::IsAborted(written));
+  ASSERT_TRUE(model.Write(folder, {}).ok());
+  const absl::Status read = ReadModelDirectory(
+      model.spec, model.layouts, folder,
+      [](int64_t, int64_t, absl::Span<const float>) { return absl::AbortedError("sink"); });
+  EXPECT_TRUE(absl::IsAborted(read));
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,97 @@
+#include "engine/train/run_identity.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/model/families.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+ModelSpec Model() {
+  const auto config = nlohmann::json::parse(R"({"model_type": "llama", "hidden_size": 32,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+      "vocab_size": 257, "max_position_embeddings": 64})");
+  return *ParseModelConfig(config, std::nullopt);
+}
+
+TrainSpec Spec() {
+  TrainSpec spec;
+  spec.sequence_length = 64;
+  spec.steps = 100;
+  spec.tokens_per_step = 256;
+  spec.tokens_per_micro_batch = 128;
+  return Resolve(spec, 2, true);
+}
+
+TEST(RunIdentityTest, TheSameRunMayGoOn) {
+  const RunIdentity identity = IdentityOf(Spec(), Model(), "abc", 64);
+  EXPECT_TRUE(CheckSameRun(identity, identity, 10).ok());
+}
+
+TEST(RunIdentityTest, NamesEachFieldThatDiffersWithBothValues) {
+  TrainSpec other = Spec();
+  other.seed = 8;
+  other.learning_rate = 1e-3;
+  ModelSpec wider = Model();
+  wider.intermediate_size = 128;
+  const absl::Status status =
+      CheckSameRun(IdentityOf(Spec(), Model(), "abc", 64), IdentityOf(other, wider, "abc", 64), 10);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("train.seed: the checkpoint of step 10 was made with 0, the job says 8"),
+            HasSubstr("train.optimizer.learning_rate"), HasSubstr("model.config.intermediate_size"),
+            Not(HasSubstr("clip_norm"))));
+}
+
+TEST(RunIdentityTest, OtherDataIsAnotherRun) {
+  const absl::Status status = CheckSameRun(IdentityOf(Spec(), Model(), "abc", 64),
+                                           IdentityOf(Spec(), Model(), "def", 64), 10);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("data.train"));
+}
+
+TEST(RunIdentityTest, HowOftenToSaveEvaluateOrSampleIsNotPartOfIt) {
+  TrainSpec other = Spec();
+  other.checkpoint_every_steps = 3;
+  other.keep_last = 9;
+  other.evaluate_every_steps = 5;
+  other.sample_every_steps = 1;
+  other.prompts = {"Once"};
+  other.device_budget_bytes = 1 << 30;
+  EXPECT_EQ(IdentityOf(Spec(), Model(), "abc", 64), IdentityOf(other, Model(), "abc", 64));
+}
+
+TEST(RunIdentityTest, AConstantRateMayRunForMoreSteps) {
+  TrainSpec spec = Spec();
+  spec.schedule = ScheduleKind::kConstant;
+  TrainSpec longer = spec;
+  longer.steps = 200;
+  EXPECT_EQ(IdentityOf(spec, Model(), "abc", 64), IdentityOf(longer, Model(), "abc", 64));
+  longer.schedule = spec.schedule = ScheduleKind::kCosine;
+  EXPECT_NE(IdentityOf(spec, Model(), "abc", 64), IdentityOf(longer, Model(), "abc", 64));
+}
+
+TEST(RunIdentityTest, DecisionsLeftOutAreTakenFromTheCheckpoint) {
+  TrainSpec first = Spec();
+  first.threads = 5;
+  first.compute = DType::kF32;
+  TrainSpec spec;
+  AdoptDecisions(IdentityOf(first, Model(), "abc", 64), &spec);
+  EXPECT_EQ(spec.threads, 5);
+  EXPECT_EQ(spec.tokens_per_micro_batch, 128);
+  EXPECT_EQ(spec.compute, DType::kF32);
+
+  TrainSpec said;
+  said.threads = 2;
+  AdoptDecisions(IdentityOf(first, Model(), "abc", 64), &said);
+  EXPECT_EQ(said.threads, 2);
+}
+
+}  // namespace
+}  // namespace millrace

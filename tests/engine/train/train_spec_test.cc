@@ -1,0 +1,142 @@
+#include "engine/train/train_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+
+namespace millrace {
+namespace {
+
+using testing::HasSubstr;
+
+TrainSpec ValidSpec() {
+  TrainSpec spec;
+  spec.model_config_json = "{\"model_type\": \"llama\"}";
+  spec.data_path = "plays";
+  spec.sequence_length = 512;
+  spec.steps = 100;
+  spec.tokens_per_step = 16384;
+  return spec;
+}
+
+TEST(TrainSpecTest, AValidSpecHasNoProblems) { EXPECT_TRUE(Validate(ValidSpec()).empty()); }
+
+TEST(TrainSpecTest, NamesFieldValueAndFixOfTokensThatAreNoWholeSequences) {
+  TrainSpec spec = ValidSpec();
+  spec.tokens_per_step = 1000;
+  const auto problems = Validate(spec);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].field, "train.tokens_per_step");
+  EXPECT_EQ(problems[0].message, "1000 is not a multiple of data.sequence_length (512); use 1024");
+}
+
+TEST(TrainSpecTest, ProposesAMicroBatchThatDividesTheStep) {
+  TrainSpec spec = ValidSpec();
+  spec.tokens_per_step = 512 * 12;
+  spec.tokens_per_micro_batch = 512 * 5;
+  const auto problems = Validate(spec);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].field, "train.tokens_per_micro_batch");
+  EXPECT_EQ(problems[0].message, "2560 does not divide train.tokens_per_step (6144); use 2048");
+}
+
+struct Bad {
+  std::string field;
+  std::function<void(TrainSpec&)> spoil;
+};
+
+class BadTrainSpecTest : public testing::TestWithParam<Bad> {};
+
+TEST_P(BadTrainSpecTest, IsRefusedByTheFieldsPath) {
+  TrainSpec spec = ValidSpec();
+  GetParam().spoil(spec);
+  const auto problems = Validate(spec);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].field, GetParam().field);
+  EXPECT_FALSE(problems[0].message.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, BadTrainSpecTest,
+    testing::Values(
+        Bad{"model.config", [](TrainSpec& s) { s.model_config_json.clear(); }},
+        Bad{"tokenizer", [](TrainSpec& s) { s.tokenizer = "word"; }},
+        Bad{"data.train", [](TrainSpec& s) { s.data_path.clear(); }},
+        Bad{"data.eval_fraction", [](TrainSpec& s) { s.eval_fraction = 0.6; }},
+        Bad{"data.eval_fraction", [](TrainSpec& s) { s.eval_fraction = std::nan(""); }},
+        Bad{"data.sequence_length", [](TrainSpec& s) { s.sequence_length = 0; }},
+        Bad{"train.steps", [](TrainSpec& s) { s.steps = 0; }},
+        Bad{"train.tokens_per_step", [](TrainSpec& s) { s.tokens_per_step = -512; }},
+        Bad{"train.tokens_per_micro_batch", [](TrainSpec& s) { s.tokens_per_micro_batch = 100; }},
+        Bad{"train.tokens_per_micro_batch", [](TrainSpec& s) { s.tokens_per_micro_batch = 0; }},
+        Bad{"train.clip_norm", [](TrainSpec& s) { s.clip_norm = -1; }},
+        Bad{"train.threads", [](TrainSpec& s) { s.threads = 0; }},
+        Bad{"train.optimizer.learning_rate", [](TrainSpec& s) { s.learning_rate = 0; }},
+        Bad{"train.optimizer.betas", [](TrainSpec& s) { s.adamw.beta2 = 1.0; }},
+        Bad{"train.optimizer.epsilon", [](TrainSpec& s) { s.adamw.epsilon = 0; }},
+        Bad{"train.optimizer.weight_decay", [](TrainSpec& s) { s.adamw.weight_decay = -0.1; }},
+        Bad{"train.schedule.warmup_steps", [](TrainSpec& s) { s.warmup_steps = 101; }},
+        Bad{"train.schedule.final_ratio", [](TrainSpec& s) { s.final_ratio = 1.5; }},
+        Bad{"train.schedule.decay_steps", [](TrainSpec& s) { s.decay_steps = 5; }},
+        Bad{"train.schedule.decay_steps",
+            [](TrainSpec& s) {
+              s.schedule = ScheduleKind::kWsd;
+              s.decay_steps = 101;
+            }},
+        Bad{"precision.compute",
+            [](TrainSpec& s) {
+              s.recipe = Recipe::kFp32;
+              s.compute = DType::kBF16;
+            }},
+        Bad{"memory.device_budget", [](TrainSpec& s) { s.device_budget_bytes = 0; }},
+        Bad{"checkpoint.every_steps", [](TrainSpec& s) { s.checkpoint_every_steps = -1; }},
+        Bad{"checkpoint.keep_last", [](TrainSpec& s) { s.keep_last = 0; }},
+        Bad{"checkpoint.keep_best", [](TrainSpec& s) { s.keep_best = -1; }},
+        Bad{"evaluation.max_sequences", [](TrainSpec& s) { s.evaluate_max_sequences = 0; }},
+        Bad{"sample.prompts", [](TrainSpec& s) { s.sample_every_steps = 10; }},
+        Bad{"sample.prompts[1]",
+            [](TrainSpec& s) {
+              s.prompts = {"Once", ""};
+            }},
+        Bad{"sample.temperature", [](TrainSpec& s) { s.temperature = -0.5; }}));
+
+TEST(TrainSpecTest, ReportsAllProblemsAtOnce) {
+  TrainSpec spec = ValidSpec();
+  spec.steps = 0;
+  spec.keep_last = 0;
+  spec.clip_norm = -1;
+  EXPECT_EQ(Validate(spec).size(), 3u);
+}
+
+TEST(TrainSpecTest, ResolveFillsInWhatTheMachineDecidesAndKeepsWhatWasSaid) {
+  TrainSpec spec = ValidSpec();
+  spec.schedule = ScheduleKind::kWsd;
+  TrainSpec resolved = Resolve(spec, 6, true);
+  EXPECT_EQ(resolved.threads, 6);
+  EXPECT_EQ(resolved.compute, DType::kBF16);
+  EXPECT_EQ(resolved.decay_steps, 20);
+  EXPECT_EQ(resolved.checkpoint_every_steps, 10);
+  EXPECT_EQ(Resolve(spec, 6, false).compute, DType::kF32);
+
+  spec.threads = 2;
+  spec.compute = DType::kF32;
+  spec.decay_steps = 7;
+  spec.checkpoint_every_steps = 0;
+  resolved = Resolve(spec, 6, true);
+  EXPECT_EQ(resolved.threads, 2);
+  EXPECT_EQ(resolved.compute, DType::kF32);
+  EXPECT_EQ(resolved.decay_steps, 7);
+  EXPECT_EQ(resolved.checkpoint_every_steps, 0);
+}
+
+TEST(TrainSpecTest, Fp32ComputesInF32WhateverTheProcessorHas) {
+  TrainSpec spec = ValidSpec();
+  spec.recipe = Recipe::kFp32;
+  EXPECT_EQ(Resolve(spec, 2, true).compute, DType::kF32);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,133 @@
+// A daemon that ends, one way or another, and the next one that finds what it left.
+#include <gtest/gtest.h>
+
+#include "tests/server/jobs/fakes.h"
+
+namespace millrace {
+namespace {
+
+using v1::Job;
+using Ended = v1::WorkerReport::Ended;
+
+class RestartTest : public JobManagerTest {};
+
+TEST_F(RestartTest, AdoptsAWorkerThatOutlivedTheDaemon) {
+  CreateRunningJob("a");
+  CreateJob("b");
+  StopManager();
+  alive_at_start_ = {"a"};
+  StartManager();
+  EXPECT_EQ(StateOf("a"), Job::RUNNING);
+  // It tells what it did meanwhile, from the last acknowledged report on.
+  EXPECT_EQ(*Report("a", 1, {}), 2);
+  EXPECT_EQ(*Report("a", 1, {StepReport(2, 1), StepReport(3, 2), StepReport(4, 3)}), 4);
+  EXPECT_EQ(Get("a").progress().last_step().step(), 3);
+  EXPECT_TRUE(launcher_->starts().empty());
+  ASSERT_TRUE(Report("a", 1, {EndedReport(5, Ended::SUCCEEDED)}).ok());
+  Exit("a", 1);
+  EXPECT_EQ(StateOf("a"), Job::SUCCEEDED);
+  EXPECT_TRUE(launcher_->WaitForStart("b", 1));
+}
+
+TEST_F(RestartTest, RestartsAJobWhoseWorkerIsGone) {
+  CreateRunningJob("a");
+  CreateJob("b");
+  StopManager();
+  StartManager();
+  ASSERT_TRUE(launcher_->WaitForStart("a", 2));
+  EXPECT_EQ(Get("a").restarts(), 1);
+  EXPECT_EQ(StateOf("b"), Job::QUEUED);
+}
+
+TEST_F(RestartTest, RestartsAJobThatWasBeingPrepared) {
+  CreateJob("a");
+  ASSERT_TRUE(launcher_->WaitForStart("a", 1));
+  StopManager();
+  StartManager();
+  ASSERT_TRUE(launcher_->WaitForStart("a", 2));
+}
+
+TEST_F(RestartTest, FinishesWhatWasBeingCancelledAndPaused) {
+  options_.max_running_jobs = 2;
+  StopManager();
+  StartManager();
+  CreateRunningJob("a");
+  CreateRunningJob("b");
+  ASSERT_TRUE(manager_->CancelJob("a").ok());
+  ASSERT_TRUE(manager_->PauseJob("b").ok());
+  StopManager();
+  StartManager();
+  EXPECT_TRUE(WaitForState("a", Job::CANCELLED));
+  EXPECT_TRUE(WaitForState("b", Job::PAUSED));
+}
+
+TEST_F(RestartTest, AsksAdoptedWorkersAgainToCancelAndPause) {
+  options_.max_running_jobs = 2;
+  StopManager();
+  StartManager();
+  CreateRunningJob("a");
+  CreateRunningJob("b");
+  ASSERT_TRUE(manager_->CancelJob("a").ok());
+  ASSERT_TRUE(manager_->PauseJob("b").ok());
+  StopManager();
+  alive_at_start_ = {"a", "b"};
+  StartManager();
+  EXPECT_TRUE(launcher_->WaitForCancel("a"));
+  EXPECT_TRUE(launcher_->WaitForStop("b", "PAUSE"));
+  EXPECT_EQ(StateOf("a"), Job::CANCELLING);
+}
+
+TEST_F(RestartTest, EndThatWasStoredBeforeTheDaemonDiedStillCounts) {
+  CreateRunningJob("a");
+  ASSERT_TRUE(Report("a", 1, {EndedReport(3, Ended::SUCCEEDED)}).ok());
+  StopManager();
+  StartManager();
+  EXPECT_TRUE(WaitForState("a", Job::SUCCEEDED));
+}
+
+TEST_F(RestartTest, CrashesAcrossDaemonsAreBoundedToo) {
+  CreateRunningJob("a");
+  for (int i = 0; i < 3; ++i) {
+    StopManager();
+    StartManager();
+    ASSERT_TRUE(launcher_->WaitForStart("a", i + 2));
+  }
+  StopManager();
+  StartManager();
+  EXPECT_TRUE(WaitForState("a", Job::FAILED));
+}
+
+TEST_F(RestartTest, DrainStopsWorkersWithACheckpointAndTheNextStartResumesThem) {
+  CreateRunningJob("a");
+  CreateJob("b");
+  manager_->BeginDrain();
+  EXPECT_TRUE(launcher_->WaitForStop("a", "SHUTDOWN"));
+  const auto refused = manager_->CreateJob(MakeCreateRequest("c"));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(refused.status()), "DRAINING");
+  EXPECT_FALSE(manager_->WaitUntilIdle(absl::ZeroDuration()));
+  ASSERT_TRUE(Report("a", 1, {EndedReport(3, Ended::STOPPED)}).ok());
+  Exit("a", 1);
+  EXPECT_TRUE(manager_->WaitUntilIdle(kPatience));
+  EXPECT_EQ(StateOf("a"), Job::QUEUED);
+  EXPECT_EQ(Get("a").reason(), v1::REASON_SHUTDOWN);
+  EXPECT_EQ(launcher_->starts().size(), 1);
+
+  StopManager();
+  StartManager();
+  ASSERT_TRUE(launcher_->WaitForStart("a", 2));
+  EXPECT_EQ(Get("a").restarts(), 0);
+  EXPECT_EQ(StateOf("b"), Job::QUEUED);
+}
+
+TEST_F(RestartTest, WorkerThatStoppedAfterTheDaemonHadGoneIsNoCrash) {
+  CreateRunningJob("a");
+  manager_->BeginDrain();
+  StopManager();
+  StartManager();
+  ASSERT_TRUE(launcher_->WaitForStart("a", 2));
+  EXPECT_EQ(Get("a").restarts(), 0);
+}
+
+}  // namespace
+}  // namespace millrace
