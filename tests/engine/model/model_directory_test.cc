@@ -198,6 +198,7 @@ TEST(ModelDirectory, LargeModelsAreDividedIntoFilesWithAnIndex) {
 }
 
 TEST(ModelDirectory, ReadsAndWritesTheDirectoriesOfTransformersUnchanged) {
+  const std::string root = EmptyFolder();
   for (const std::string name : {"llama_gqa", "llama_tied", "llama_bias", "gpt2"}) {
     const std::string golden = "tests/golden/" + name;
     const absl::StatusOr<ModelSpec> spec = ReadModelDirectoryConfig(golden);
@@ -205,10 +206,12 @@ TEST(ModelDirectory, ReadsAndWritesTheDirectoriesOfTransformersUnchanged) {
     Model model(*spec);
     const absl::Status status = model.Read(golden);
     ASSERT_TRUE(status.ok()) << status;
-    const std::string folder = EmptyFolder() + "/" + name;
-    fs::create_directories(folder);
-    ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32}).ok());
-    EXPECT_EQ(TensorsIn(golden), TensorsIn(folder)) << name;
+    for (const int64_t limit : {1'000'000, 30'000}) {
+      const std::string folder = root + "/" + name + "." + std::to_string(limit);
+      fs::create_directories(folder);
+      ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32, .max_file_bytes = limit}).ok());
+      EXPECT_EQ(TensorsIn(golden), TensorsIn(folder)) << name;
+    }
   }
 }
 
