@@ -1,52 +1,53 @@
 #include "engine/ops/embedding.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "engine/ops/reduce_kernels.h"
+
 namespace millrace {
 namespace {
 
-float Load(const void* data, DType dtype, int64_t i) {
-  return dtype == DType::kF32 ? static_cast<const float*>(data)[i]
-                              : static_cast<const BFloat16*>(data)[i].ToFloat();
+// Elements of a row that are summed together, in cache.
+constexpr int64_t kColumns = 1024;
+
+const std::byte* At(const void* data, int64_t index, DType type) {
+  return static_cast<const std::byte*>(data) + index * static_cast<int64_t>(SizeOf(type));
+}
+std::byte* At(void* data, int64_t index, DType type) {
+  return static_cast<std::byte*>(data) + index * static_cast<int64_t>(SizeOf(type));
 }
 
-void Store(void* data, DType dtype, int64_t i, float value) {
-  if (dtype == DType::kF32) {
-    static_cast<float*>(data)[i] = value;
-  } else {
-    static_cast<BFloat16*>(data)[i] = BFloat16::FromFloat(value);
-  }
-}
-
-// Adds dy to the rows of one table, each row by one thread.
-void Scatter(absl::Span<const int32_t> rows, const EmbeddingScatter& op, void* table,
+// For each row that `ids` names: gradient[row, :] += Σ_{t: ids[t] = row} dy[t, :].
+void Scatter(const EmbeddingScatter& op, absl::Span<const int32_t> ids, void* gradient,
              ThreadPool& pool) {
-  // Tokens in order of their rows, those of one row in order of time.
-  std::vector<int32_t> order(rows.size());
+  const auto tokens = static_cast<int64_t>(ids.size());
+  std::vector<int32_t> order(tokens);  // tokens by row, and in order within one
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
-                   [&](int32_t a, int32_t b) { return rows[a] < rows[b]; });
-  std::vector<int64_t> starts;  // of each row's run in `order`
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (i == 0 || rows[order[i]] != rows[order[i - 1]]) starts.push_back(static_cast<int64_t>(i));
+                   [&](int32_t a, int32_t b) { return ids[a] < ids[b]; });
+  std::vector<int64_t> starts;  // where each row's tokens start in `order`
+  for (int64_t i = 0; i < tokens; ++i) {
+    if (i == 0 || ids[order[i]] != ids[order[i - 1]]) starts.push_back(i);
   }
-  const int64_t runs = static_cast<int64_t>(starts.size());
-  starts.push_back(static_cast<int64_t>(order.size()));
-
-  pool.ParallelFor(runs, [&](int64_t begin, int64_t end) {
-    std::vector<float> sum(static_cast<size_t>(op.hidden));
-    for (int64_t run = begin; run < end; ++run) {
-      std::fill(sum.begin(), sum.end(), 0.0f);
-      for (int64_t i = starts[run]; i < starts[run + 1]; ++i) {
-        const int64_t first = order[i] * op.hidden;
-        for (int64_t c = 0; c < op.hidden; ++c) sum[c] += Load(op.dy, op.dtype, first + c);
-      }
-      const int64_t first = rows[order[starts[run]]] * op.hidden;
-      for (int64_t c = 0; c < op.hidden; ++c) {
-        Store(table, op.table_dtype, first + c, Load(table, op.table_dtype, first + c) + sum[c]);
+  const auto touched = static_cast<int64_t>(starts.size());
+  starts.push_back(tokens);
+  pool.ParallelFor(touched, [&](int64_t begin, int64_t end) {
+    float sum[kColumns];
+    for (int64_t r = begin; r < end; ++r) {
+      const int64_t row = ids[order[starts[r]]];
+      for (int64_t j = 0; j < op.hidden; j += kColumns) {
+        const int64_t count = std::min(kColumns, op.hidden - j);
+        std::fill(sum, sum + count, 0.0f);
+        for (int64_t i = starts[r]; i < starts[r + 1]; ++i) {
+          AddTo(At(op.dy, order[i] * op.hidden + j, op.dtype), op.dtype, count, sum);
+        }
+        void* elements = At(gradient, row * op.hidden + j, op.table_dtype);
+        AddTo(elements, op.table_dtype, count, sum);
+        Convert(sum, DType::kF32, elements, op.table_dtype, count);
       }
     }
   });
@@ -55,32 +56,29 @@ void Scatter(absl::Span<const int32_t> rows, const EmbeddingScatter& op, void* t
 }  // namespace
 
 void GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool) {
-  const int64_t tokens = static_cast<int64_t>(op.inputs.size());
-  const size_t row_bytes = static_cast<size_t>(op.hidden) * SizeOf(op.dtype);
-  pool.ParallelFor(tokens, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t token_row = op.inputs[t] * op.hidden;
-      std::byte* y = static_cast<std::byte*>(op.y) + static_cast<size_t>(t) * row_bytes;
-      if (op.position_table == nullptr) {
-        std::memcpy(y,
-                    static_cast<const std::byte*>(op.token_table) +
-                        static_cast<size_t>(token_row) * SizeOf(op.dtype),
-                    row_bytes);
-        continue;
-      }
-      const int64_t position_row = op.positions[t] * op.hidden;
-      for (int64_t c = 0; c < op.hidden; ++c) {
-        Store(y, op.dtype, c,
-              Load(op.token_table, op.dtype, token_row + c) +
-                  Load(op.position_table, op.dtype, position_row + c));
+  pool.ParallelFor(op.inputs.size(), [&](int64_t begin, int64_t end) {
+    float sum[kColumns];
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t j = 0; j < op.hidden; j += kColumns) {
+        const int64_t count = std::min(kColumns, op.hidden - j);
+        const void* row = At(op.token_table, op.inputs[i] * op.hidden + j, op.dtype);
+        void* y = At(op.y, i * op.hidden + j, op.dtype);
+        if (op.position_table == nullptr) {
+          std::memcpy(y, row, count * SizeOf(op.dtype));
+        } else {
+          Convert(row, op.dtype, sum, DType::kF32, count);
+          AddTo(At(op.position_table, op.positions[i] * op.hidden + j, op.dtype), op.dtype, count,
+                sum);
+          Convert(sum, DType::kF32, y, op.dtype, count);
+        }
       }
     }
   });
 }
 
 void ScatterEmbeddingGradients(const EmbeddingScatter& op, ThreadPool& pool) {
-  Scatter(op.inputs, op, op.token_table, pool);
-  if (op.position_table != nullptr) Scatter(op.positions, op, op.position_table, pool);
+  Scatter(op, op.inputs, op.token_table, pool);
+  if (op.position_table != nullptr) Scatter(op, op.positions, op.position_table, pool);
 }
 
 }  // namespace millrace

@@ -32,7 +32,7 @@ struct LinearForward {
   const void* x;
   const void* weight;
   const void* bias = nullptr;
-  const void* residual = nullptr;  // may be y
+  const void* residual = nullptr;  // of y_dtype; may be y
   void* y;
   DType y_dtype;  // compute type, or f32
 };
@@ -94,7 +94,8 @@ struct Rotary {
 // heads. Query head h reads key/value head h / (num_heads / num_kv_heads).
 struct AttentionForward {
   int64_t tokens, num_heads, num_kv_heads, head_dim;
-  // Document i is tokens [boundaries[i], boundaries[i + 1]); first 0, last `tokens`. Host memory.
+  // Document i is tokens [boundaries[i], boundaries[i + 1]); first 0, last `tokens`. Host memory,
+  // which must stay until the stream is past the op.
   absl::Span<const int32_t> boundaries;
   float scale;         // usually head_dim^-½
   const void* qkv;     // [tokens, (num_heads + 2·num_kv_heads)·head_dim]

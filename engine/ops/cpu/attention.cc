@@ -1,0 +1,304 @@
+#include "engine/ops/cpu/attention.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/base/status_macros.h"
+#include "engine/ops/cpu/attention_kernels.h"
+#include "engine/ops/reduce_kernels.h"
+
+namespace millrace {
+namespace {
+
+// Queries and keys of a tile. The scores of a tile stay in the second-level cache; a block of few
+// queries wastes little above the diagonal.
+constexpr int64_t kQueryBlock = 64;
+constexpr int64_t kKeyBlock = 512;
+// Blocks are padded to a multiple of this, so that there are few shapes of products.
+constexpr int64_t kPadding = 32;
+
+int64_t Padded(int64_t rows) { return (rows + kPadding - 1) / kPadding * kPadding; }
+
+// What both directions are given.
+struct Problem {
+  int64_t tokens, num_heads, num_kv_heads, head_dim;
+  absl::Span<const int32_t> boundaries;
+  float scale;
+  const void* qkv;
+
+  int64_t row() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
+  int64_t group() const { return num_heads / num_kv_heads; }
+  int64_t output_row() const { return num_heads * head_dim; }
+  // Columns of the fused matrix where a head begins.
+  int64_t query(int64_t head) const { return head * head_dim; }
+  int64_t key(int64_t kv_head) const { return (num_heads + kv_head) * head_dim; }
+  int64_t value(int64_t kv_head) const { return (num_heads + num_kv_heads + kv_head) * head_dim; }
+};
+
+template <typename Op>
+Problem ProblemOf(const Op& op) {
+  return {op.tokens, op.num_heads, op.num_kv_heads, op.head_dim, op.boundaries, op.scale, op.qkv};
+}
+
+absl::Status Check(const Problem& p) {
+  if (p.num_kv_heads <= 0 || p.num_heads % p.num_kv_heads != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("attention: num_heads (", p.num_heads,
+                                                   ") must be a multiple of num_kv_heads (",
+                                                   p.num_kv_heads, ")"));
+  }
+  const auto& b = p.boundaries;
+  if (b.size() < 2 || b.front() != 0 || b.back() != p.tokens ||
+      !std::is_sorted(b.begin(), b.end())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("attention: boundaries must rise from 0 to the number of tokens, ", p.tokens));
+  }
+  return absl::OkStatus();
+}
+
+int64_t LongestDocument(const Problem& p) {
+  int64_t longest = 0;
+  for (size_t i = 0; i + 1 < p.boundaries.size(); ++i) {
+    longest = std::max<int64_t>(longest, p.boundaries[i + 1] - p.boundaries[i]);
+  }
+  return longest;
+}
+
+struct Task {
+  int64_t begin, length;  // the document's tokens
+  int64_t kv_head;
+};
+
+// Each thread's share of the (document, key/value head) pairs: contiguous, and about equal in cost.
+std::vector<std::vector<Task>> Divide(const Problem& p, int threads) {
+  double total = 0;
+  const auto cost = [](double length) { return length * (length + 2 * kQueryBlock); };
+  for (size_t i = 0; i + 1 < p.boundaries.size(); ++i) {
+    total += cost(p.boundaries[i + 1] - p.boundaries[i]) * p.num_kv_heads;
+  }
+  std::vector<std::vector<Task>> shares(threads);
+  double before = 0;
+  for (size_t i = 0; i + 1 < p.boundaries.size(); ++i) {
+    const int64_t length = p.boundaries[i + 1] - p.boundaries[i];
+    if (length == 0) continue;
+    for (int64_t head = 0; head < p.num_kv_heads; ++head) {
+      const double middle = before + cost(length) / 2;
+      const int thread = std::min(static_cast<int>(middle / total * threads), threads - 1);
+      shares[thread].push_back({p.boundaries[i], length, head});
+      before += cost(length);
+    }
+  }
+  return shares;
+}
+
+// One thread's scratch memory.
+struct Scratch {
+  void *k, *v;                     // [padded document, head_dim]
+  void *q, *dout;                  // [kQueryBlock, head_dim]
+  void *probabilities, *dscores;   // [kQueryBlock, kKeyBlock]
+  float *scores, *dprobabilities;  // likewise
+  float* o;                        // [kQueryBlock, head_dim]; backward: dq
+  float *dk, *dv;                  // [padded document, head_dim]
+  float *row_max, *row_sum;        // [kQueryBlock]; backward: delta, log-sum-exp
+
+  Scratch(Carver& carver, int64_t document, int64_t head_dim, DType type) {
+    const int64_t padded = Padded(document);
+    k = carver.Take(padded * head_dim, type);
+    v = carver.Take(padded * head_dim, type);
+    q = carver.Take(kQueryBlock * head_dim, type);
+    dout = carver.Take(kQueryBlock * head_dim, type);
+    probabilities = carver.Take(kQueryBlock * kKeyBlock, type);
+    dscores = carver.Take(kQueryBlock * kKeyBlock, type);
+    scores = carver.Take<float>(kQueryBlock * kKeyBlock);
+    dprobabilities = carver.Take<float>(kQueryBlock * kKeyBlock);
+    o = carver.Take<float>(kQueryBlock * head_dim);
+    dk = carver.Take<float>(padded * head_dim);
+    dv = carver.Take<float>(padded * head_dim);
+    row_max = carver.Take<float>(kQueryBlock);
+    row_sum = carver.Take<float>(kQueryBlock);
+  }
+
+  static size_t Bytes(int64_t document, int64_t head_dim, DType type) {
+    Carver carver(nullptr);
+    Scratch scratch(carver, document, head_dim, type);
+    return carver.used();
+  }
+};
+
+// The products and tiles of one thread.
+class Worker {
+ public:
+  Worker(const CpuContext& context, int thread, const Problem& problem, const Scratch& scratch)
+      : context_(context), thread_(thread), p_(problem), s_(scratch), type_(context.compute) {}
+
+  absl::Status Forward(const AttentionForward& op, const Task& task) {
+    PackKeys(task);
+    for (int64_t head = task.kv_head * p_.group(); head < (task.kv_head + 1) * p_.group(); ++head) {
+      for (int64_t q0 = 0; q0 < task.length; q0 += kQueryBlock) {
+        MILLRACE_RETURN_IF_ERROR(ForwardBlock(op, task, head, q0));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Backward(const AttentionBackward& op, const Task& task) {
+    PackKeys(task);
+    const int64_t count = Padded(task.length) * p_.head_dim;
+    std::fill(s_.dk, s_.dk + count, 0.0f);
+    std::fill(s_.dv, s_.dv + count, 0.0f);
+    for (int64_t head = task.kv_head * p_.group(); head < (task.kv_head + 1) * p_.group(); ++head) {
+      for (int64_t q0 = 0; q0 < task.length; q0 += kQueryBlock) {
+        MILLRACE_RETURN_IF_ERROR(BackwardBlock(op, task, head, q0));
+      }
+    }
+    StoreRows(s_.dk, task.length, op.dqkv, task.begin, p_.key(task.kv_head));
+    StoreRows(s_.dv, task.length, op.dqkv, task.begin, p_.value(task.kv_head));
+    return absl::OkStatus();
+  }
+
+ private:
+  void PackKeys(const Task& task) {
+    const int64_t start = task.begin * p_.row();
+    PackRows(At(p_.qkv, start + p_.key(task.kv_head), type_), p_.row(), task.length,
+             Padded(task.length), p_.head_dim, type_, s_.k);
+    PackRows(At(p_.qkv, start + p_.value(task.kv_head), type_), p_.row(), task.length,
+             Padded(task.length), p_.head_dim, type_, s_.v);
+  }
+
+  // f32 rows to columns of the fused gradient.
+  void StoreRows(const float* rows, int64_t count, void* dqkv, int64_t token, int64_t column) {
+    for (int64_t i = 0; i < count; ++i) {
+      Convert(rows + i * p_.head_dim, DType::kF32, At(dqkv, (token + i) * p_.row() + column, type_),
+              type_, p_.head_dim);
+    }
+  }
+
+  absl::Status Multiply(int64_t m, int64_t n, int64_t k, const void* a, bool a_transposed,
+                        const void* b, bool b_transposed, void* c, bool accumulate) {
+    return context_.matmul->Run(thread_, {.m = m,
+                                          .n = n,
+                                          .k = k,
+                                          .type = type_,
+                                          .a = a,
+                                          .a_stride = a_transposed ? m : k,
+                                          .a_transposed = a_transposed,
+                                          .b = b,
+                                          .b_stride = b_transposed ? k : n,
+                                          .b_transposed = b_transposed,
+                                          .c = c,
+                                          .c_stride = n,
+                                          .c_type = DType::kF32,
+                                          .accumulate = accumulate});
+  }
+
+  ScoreTile TileOf(int64_t rows, int64_t q0, int64_t k0, int64_t columns) const {
+    return {.rows = rows,
+            .padded_rows = Padded(rows),
+            .columns = columns,
+            .first_visible = q0 - k0,
+            .scale = p_.scale,
+            .scores = s_.scores,
+            .type = type_};
+  }
+
+  absl::Status ForwardBlock(const AttentionForward& op, const Task& task, int64_t head,
+                            int64_t q0) {
+    const int64_t rows = std::min(kQueryBlock, task.length - q0), padded = Padded(rows);
+    const int64_t d = p_.head_dim, token = task.begin + q0;
+    PackRows(At(p_.qkv, token * p_.row() + p_.query(head), type_), p_.row(), rows, padded, d, type_,
+             s_.q);
+    const int64_t last_key = Padded(q0 + rows);
+    for (int64_t k0 = 0; k0 < last_key; k0 += kKeyBlock) {
+      const int64_t keys = std::min(kKeyBlock, last_key - k0);
+      MILLRACE_RETURN_IF_ERROR(
+          Multiply(padded, keys, d, s_.q, false, At(s_.k, k0 * d, type_), true, s_.scores, false));
+      const bool first = k0 == 0;
+      SoftmaxTile(TileOf(rows, q0, k0, keys), first, s_.probabilities, s_.row_max, s_.row_sum, s_.o,
+                  d);
+      MILLRACE_RETURN_IF_ERROR(Multiply(padded, d, keys, s_.probabilities, false,
+                                        At(s_.v, k0 * d, type_), false, s_.o, !first));
+    }
+    FinishRows(s_.o, s_.row_max, s_.row_sum, rows, d, type_,
+               At(op.output, token * p_.output_row() + head * d, type_), p_.output_row(),
+               op.log_sum_exp + head * p_.tokens + token);
+    return absl::OkStatus();
+  }
+
+  absl::Status BackwardBlock(const AttentionBackward& op, const Task& task, int64_t head,
+                             int64_t q0) {
+    const int64_t rows = std::min(kQueryBlock, task.length - q0), padded = Padded(rows);
+    const int64_t d = p_.head_dim, token = task.begin + q0;
+    const int64_t output = token * p_.output_row() + head * d;
+    PackRows(At(p_.qkv, token * p_.row() + p_.query(head), type_), p_.row(), rows, padded, d, type_,
+             s_.q);
+    PackRows(At(op.doutput, output, type_), p_.output_row(), rows, padded, d, type_, s_.dout);
+    float* delta = s_.row_max;
+    RowDots(At(op.doutput, output, type_), At(op.output, output, type_), p_.output_row(), rows, d,
+            type_, delta);
+    const int64_t last_key = Padded(q0 + rows);
+    for (int64_t k0 = 0; k0 < last_key; k0 += kKeyBlock) {
+      const int64_t keys = std::min(kKeyBlock, last_key - k0);
+      const void* k = At(s_.k, k0 * d, type_);
+      const void* v = At(s_.v, k0 * d, type_);
+      MILLRACE_RETURN_IF_ERROR(Multiply(padded, keys, d, s_.q, false, k, true, s_.scores, false));
+      MILLRACE_RETURN_IF_ERROR(
+          Multiply(padded, keys, d, s_.dout, false, v, true, s_.dprobabilities, false));
+      SoftmaxBackwardTile(TileOf(rows, q0, k0, keys), s_.dprobabilities,
+                          op.log_sum_exp + head * p_.tokens + token, delta, s_.probabilities,
+                          s_.dscores);
+      MILLRACE_RETURN_IF_ERROR(
+          Multiply(keys, d, padded, s_.probabilities, true, s_.dout, false, s_.dv + k0 * d, true));
+      MILLRACE_RETURN_IF_ERROR(
+          Multiply(keys, d, padded, s_.dscores, true, s_.q, false, s_.dk + k0 * d, true));
+      MILLRACE_RETURN_IF_ERROR(
+          Multiply(padded, d, keys, s_.dscores, false, k, false, s_.o, k0 > 0));
+    }
+    StoreRows(s_.o, rows, op.dqkv, token, p_.query(head));
+    return absl::OkStatus();
+  }
+
+  const CpuContext& context_;
+  const int thread_;
+  const Problem& p_;
+  const Scratch& s_;
+  const DType type_;
+};
+
+template <typename Op>
+absl::Status RunTasks(const CpuContext& context, const Op& op,
+                      absl::Status (Worker::*work)(const Op&, const Task&)) {
+  if (op.tokens == 0) return absl::OkStatus();
+  const Problem problem = ProblemOf(op);
+  MILLRACE_RETURN_IF_ERROR(Check(problem));
+  const int64_t longest = LongestDocument(problem);
+  const size_t bytes = Scratch::Bytes(longest, op.head_dim, context.compute);
+  const int threads = context.pool->threads();
+  MILLRACE_RETURN_IF_ERROR(CheckWorkspace(context, "attention", bytes * threads));
+  const std::vector<std::vector<Task>> shares = Divide(problem, threads);
+  return RunOnThreads(context, [&](int thread) -> absl::Status {
+    Carver carver(context.workspace + thread * bytes);
+    const Scratch scratch(carver, longest, op.head_dim, context.compute);
+    Worker worker(context, thread, problem, scratch);
+    for (const Task& task : shares[thread]) {
+      MILLRACE_RETURN_IF_ERROR((worker.*work)(op, task));
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+absl::Status RunAttentionForward(const CpuContext& context, const AttentionForward& op) {
+  return RunTasks(context, op, &Worker::Forward);
+}
+
+absl::Status RunAttentionBackward(const CpuContext& context, const AttentionBackward& op) {
+  return RunTasks(context, op, &Worker::Backward);
+}
+
+size_t AttentionWorkspaceBytes(const OpsLimits& limits, DType type, int threads) {
+  return Scratch::Bytes(limits.longest_document, limits.head_dim, type) * threads;
+}
+
+}  // namespace millrace

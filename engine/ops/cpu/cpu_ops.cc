@@ -1,0 +1,155 @@
+#include "engine/ops/cpu/cpu_ops.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/base/aligned_buffer.h"
+#include "engine/ops/cpu/activation_kernels.h"
+#include "engine/ops/cpu/attention.h"
+#include "engine/ops/cpu/context.h"
+#include "engine/ops/cpu/cross_entropy.h"
+#include "engine/ops/cpu/linear.h"
+#include "engine/ops/cpu/matmul.h"
+#include "engine/ops/cpu/norm.h"
+#include "engine/ops/reduce_kernels.h"
+
+namespace millrace {
+namespace {
+
+absl::Status RunActivation(const CpuContext& context, const Activation& op) {
+  context.pool->ParallelFor(op.tokens, [&](int64_t begin, int64_t end) {
+    ActivationRows(op, context.compute, begin, end);
+  });
+  return absl::OkStatus();
+}
+
+absl::Status RunRotary(const CpuContext& context, const Rotary& op) {
+  context.pool->ParallelFor(
+      op.tokens, [&](int64_t begin, int64_t end) { RotaryRows(op, context.compute, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status RunConvertGradient(const CpuContext& context, const ConvertGradient& op) {
+  context.pool->ParallelFor(op.count, 4096, [&](int64_t begin, int64_t end) {
+    Convert(op.source + begin, DType::kF32, At(op.target, begin, op.target_dtype), op.target_dtype,
+            end - begin);
+  });
+  return absl::OkStatus();
+}
+
+class CpuOps final : public Ops {
+ public:
+  CpuOps(DType compute, ThreadPool* pool)
+      : matmul_(pool->threads()), context_{.compute = compute, .pool = pool, .matmul = &matmul_} {}
+
+  DType compute_dtype() const override { return context_.compute; }
+
+  size_t WorkspaceBytes(const OpsLimits& limits) const override {
+    const int threads = context_.pool->threads();
+    const size_t largest =
+        std::max({LinearWorkspaceBytes(limits), NormWorkspaceBytes(limits, threads),
+                  AttentionWorkspaceBytes(limits, context_.compute, threads),
+                  CrossEntropyWorkspaceBytes(limits, context_.compute, threads)});
+    return MatmulBytes() + AlignUp(largest, kSlabAlignment);
+  }
+
+  void SetWorkspace(void* data, size_t bytes) override {
+    auto* memory = static_cast<std::byte*>(data);
+    const bool enough = bytes >= MatmulBytes();
+    for (int thread = 0; thread < context_.pool->threads(); ++thread) {
+      matmul_.SetScratch(thread,
+                         enough ? memory + thread * Matmul::kScratchBytesPerThread : nullptr);
+    }
+    const size_t used = enough ? MatmulBytes() : 0;
+    context_.workspace = memory + used;
+    context_.workspace_bytes = bytes - used;
+  }
+
+  void Run(Stream& stream, const LinearForward& op) override {
+    Enqueue(stream, op, RunLinearForward);
+  }
+  void Run(Stream& stream, const LinearBackward& op) override {
+    Enqueue(stream, op, RunLinearBackward);
+  }
+  void Run(Stream& stream, const NormForward& op) override { Enqueue(stream, op, RunNormForward); }
+  void Run(Stream& stream, const NormBackward& op) override {
+    Enqueue(stream, op, RunNormBackward);
+  }
+  void Run(Stream& stream, const Rotary& op) override { Enqueue(stream, op, RunRotary); }
+  void Run(Stream& stream, const AttentionForward& op) override {
+    Enqueue(stream, op, RunAttentionForward);
+  }
+  void Run(Stream& stream, const AttentionBackward& op) override {
+    Enqueue(stream, op, RunAttentionBackward);
+  }
+  void Run(Stream& stream, const Activation& op) override { Enqueue(stream, op, RunActivation); }
+  void Run(Stream& stream, const LinearCrossEntropy& op) override {
+    Enqueue(stream, op, RunLinearCrossEntropy);
+  }
+  void Run(Stream& stream, const ConvertGradient& op) override {
+    Enqueue(stream, op, RunConvertGradient);
+  }
+
+ private:
+  size_t MatmulBytes() const { return context_.pool->threads() * Matmul::kScratchBytesPerThread; }
+
+  // The context as it is now goes with the op: a later SetWorkspace is for later ops.
+  template <typename Op>
+  void Enqueue(Stream& stream, const Op& op,
+               absl::Status (*run)(const CpuContext& context, const Op& op)) {
+    stream.RunOnHost([context = context_, op, run] { return run(context, op); });
+  }
+
+  Matmul matmul_;
+  CpuContext context_;
+};
+
+}  // namespace
+
+std::unique_ptr<Ops> CreateCpuOps(DType compute, ThreadPool* pool) {
+  return std::make_unique<CpuOps>(compute, pool);
+}
+
+bool CpuHasBf16() { return CpuMultipliesBf16(); }
+
+double MeasureMatmulPeak(DType type, ThreadPool* pool) {
+  using Clock = std::chrono::steady_clock;
+  struct Case {
+    int64_t m, n, k;
+  };
+  constexpr Case kCases[] = {{1024, 2304, 768}, {1024, 4096, 1024}};
+  constexpr auto kTimePerCase = std::chrono::milliseconds(100);
+  constexpr int64_t kElements = 1024 * 4096 * 2;  // room for each operand of each case
+  absl::StatusOr<AlignedBuffer> buffer =
+      AlignedBuffer::Allocate(3 * kElements * SizeOf(type), "measuring matrix products");
+  if (!buffer.ok()) return 0;
+  Matmul matmul(pool->threads());
+  const CpuContext context{.compute = type, .pool = pool, .matmul = &matmul};
+  double best = 0;
+  for (const Case& c : kCases) {
+    const Product product = {.m = c.m,
+                             .n = c.n,
+                             .k = c.k,
+                             .type = type,
+                             .a = buffer->data(),
+                             .a_stride = c.k,
+                             .b = At(buffer->data(), kElements, type),
+                             .b_stride = c.k,
+                             .b_transposed = true,
+                             .c = At(buffer->data(), 2 * kElements, type),
+                             .c_stride = c.n,
+                             .c_type = type};
+    if (!ParallelProduct(context, product).ok()) return 0;  // compiles it, too
+    const Clock::time_point stop = Clock::now() + kTimePerCase;
+    for (Clock::time_point start = Clock::now(); start < stop;) {
+      if (!ParallelProduct(context, product).ok()) return 0;
+      const Clock::time_point end = Clock::now();
+      const double seconds = std::chrono::duration<double>(end - start).count();
+      best = std::max(best, 2.0 * c.m * c.n * c.k / seconds);
+      start = end;
+    }
+  }
+  return best;
+}
+
+}  // namespace millrace

@@ -1,0 +1,96 @@
+#include "engine/ops/cpu/cross_entropy_kernels.h"
+
+#include <algorithm>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/cpu/cross_entropy_kernels.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway wants it.
+#include "engine/ops/vector-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace {
+namespace HWY_NAMESPACE {
+
+template <typename T>
+void ExponentialsImpl(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
+                      float* row_max, float* row_sum, T* exponentials,
+                      int64_t exponentials_stride) {
+  const DF d;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* l = logits + row * logits_stride;
+    auto max_v = hn::Set(d, -std::numeric_limits<float>::infinity());
+    int64_t j = 0;
+    for (; j + lanes <= columns; j += lanes) max_v = hn::Max(max_v, hn::LoadU(d, l + j));
+    float largest = Max(d, max_v);
+    for (; j < columns; ++j) largest = std::max(largest, l[j]);
+    const auto shift = hn::Set(d, largest);
+    auto sum = hn::Zero(d);
+    T* e = exponentials == nullptr ? nullptr : exponentials + row * exponentials_stride;
+    for (j = 0; j < columns; j += lanes) {
+      const int64_t left = columns - j;
+      auto exponential = Exp(d, hn::Sub(Load(d, l + j, left), shift));
+      if (left < lanes) exponential = hn::IfThenElseZero(hn::FirstN(d, left), exponential);
+      sum = hn::Add(sum, exponential);
+      if (e != nullptr) Store(exponential, d, e + j, left);
+    }
+    row_max[row] = largest;
+    row_sum[row] = Sum(d, sum);
+  }
+}
+
+template <typename T>
+void ScaleImpl(T* x, int64_t count, float factor) {
+  const DF d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto factor_v = hn::Set(d, factor);
+  for (int64_t i = 0; i < count; i += lanes) {
+    Store(hn::Mul(Load(d, x + i, count - i), factor_v), d, x + i, count - i);
+  }
+}
+
+void ExponentialsAny(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
+                     float* row_max, float* row_sum, DType type, void* exponentials,
+                     int64_t exponentials_stride) {
+  type == DType::kBF16 ? ExponentialsImpl(logits, logits_stride, rows, columns, row_max, row_sum,
+                                          static_cast<BFloat16*>(exponentials), exponentials_stride)
+                       : ExponentialsImpl(logits, logits_stride, rows, columns, row_max, row_sum,
+                                          static_cast<float*>(exponentials), exponentials_stride);
+}
+
+void ScaleAny(void* x, DType type, int64_t count, float factor) {
+  type == DType::kBF16 ? ScaleImpl(static_cast<BFloat16*>(x), count, factor)
+                       : ScaleImpl(static_cast<float*>(x), count, factor);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace {
+
+HWY_EXPORT(ExponentialsAny);
+HWY_EXPORT(ScaleAny);
+
+void ExponentialRows(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
+                     float* row_max, float* row_sum, DType type, void* exponentials,
+                     int64_t exponentials_stride) {
+  HWY_DYNAMIC_DISPATCH(ExponentialsAny)
+  (logits, logits_stride, rows, columns, row_max, row_sum, type, exponentials, exponentials_stride);
+}
+
+void ScaleInPlace(void* x, DType type, int64_t count, float factor) {
+  if (factor == 0.0f) {
+    auto* bytes = static_cast<unsigned char*>(x);
+    std::fill(bytes, bytes + count * SizeOf(type), 0);
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(ScaleAny)(x, type, count, factor);
+}
+
+}  // namespace millrace
+#endif  // HWY_ONCE

@@ -1,0 +1,22 @@
+// Tiles of logits between the matrix products of the loss, vectorized, on the calling thread.
+#ifndef MILLRACE_ENGINE_OPS_CPU_CROSS_ENTROPY_KERNELS_H_
+#define MILLRACE_ENGINE_OPS_CPU_CROSS_ENTROPY_KERNELS_H_
+
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+
+namespace millrace {
+
+// For each of `rows` rows of f32 logits: row_max = max l, row_sum = Σ e^(l − row_max), and unless
+// `exponentials` is nullptr these e^(l − row_max).
+void ExponentialRows(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
+                     float* row_max, float* row_sum, DType type, void* exponentials,
+                     int64_t exponentials_stride);
+
+// x[i] = factor · x[i]; factor 0 gives 0 whatever x[i] is.
+void ScaleInPlace(void* x, DType type, int64_t count, float factor);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_OPS_CPU_CROSS_ENTROPY_KERNELS_H_

@@ -1,0 +1,149 @@
+#include "engine/ops/cpu/norm_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "engine/ops/cpu/norm_kernels.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h, as Highway wants it.
+#include "engine/ops/vector-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace {
+namespace HWY_NAMESPACE {
+
+// mean(x)
+template <typename T>
+float RowMean(const T* x, size_t width) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  auto sum = hn::Zero(d);
+  for (size_t i = 0; i < width; i += lanes) sum = hn::Add(sum, Load(d, x + i, width - i));
+  return Sum(d, sum) / static_cast<float>(width);
+}
+
+// mean((x - mean)²)
+template <typename T>
+float RowVariance(const T* x, size_t width, float mean) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  const auto mean_v = hn::Set(d, mean);
+  auto sum = hn::Zero(d);
+  size_t i = 0;
+  for (; i + lanes <= width; i += lanes) {
+    const auto centered = hn::Sub(LoadFull(d, x + i), mean_v);
+    sum = hn::MulAdd(centered, centered, sum);
+  }
+  if (i < width) {
+    // Lanes past the end must count as the mean, not as zero.
+    const auto valid = hn::FirstN(d, width - i);
+    const auto centered = hn::IfThenElseZero(valid, hn::Sub(Load(d, x + i, width - i), mean_v));
+    sum = hn::MulAdd(centered, centered, sum);
+  }
+  return Sum(d, sum) / static_cast<float>(width);
+}
+
+template <typename T>
+void ForwardImpl(const NormForward& op, int64_t begin, int64_t end) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t width = op.width;
+  const T* weight = static_cast<const T*>(op.weight);
+  const T* bias = static_cast<const T*>(op.bias);
+  for (int64_t token = begin; token < end; ++token) {
+    const T* x = static_cast<const T*>(op.x) + token * op.width;
+    T* y = static_cast<T*>(op.y) + token * op.width;
+    const float mean = op.layer_norm ? RowMean(x, width) : 0.0f;
+    const float rstd =
+        1.0f / std::sqrt(RowVariance(x, width, mean) + static_cast<float>(op.epsilon));
+    const auto mean_v = hn::Set(d, mean), rstd_v = hn::Set(d, rstd);
+    for (size_t i = 0; i < width; i += lanes) {
+      const size_t left = width - i;
+      const auto normalized = hn::Mul(hn::Sub(Load(d, x + i, left), mean_v), rstd_v);
+      auto result = hn::Mul(normalized, Load(d, weight + i, left));
+      if (bias != nullptr) result = hn::Add(result, Load(d, bias + i, left));
+      Store(result, d, y + i, left);
+    }
+    if (op.mean != nullptr) op.mean[token] = mean;
+    op.rstd[token] = rstd;
+  }
+}
+
+// With x̂ = (x − mean) · rstd and g = dy ∘ weight:
+//   dx = rstd · (g − mean(g) − x̂ · mean(g ∘ x̂)), without the middle term for RMSNorm.
+template <typename T>
+void BackwardImpl(const NormBackward& op, int64_t begin, int64_t end, float* dweight,
+                  float* dbias) {
+  const DF d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t width = op.width;
+  const T* weight = static_cast<const T*>(op.weight);
+  for (int64_t token = begin; token < end; ++token) {
+    const T* x = static_cast<const T*>(op.x) + token * op.width;
+    const T* dy = static_cast<const T*>(op.dy) + token * op.width;
+    const T* residual =
+        op.residual == nullptr ? nullptr : static_cast<const T*>(op.residual) + token * op.width;
+    T* dx = static_cast<T*>(op.dx) + token * op.width;
+    const auto mean = hn::Set(d, op.layer_norm ? op.mean[token] : 0.0f);
+    const auto rstd = hn::Set(d, op.rstd[token]);
+    auto g_sum = hn::Zero(d), gx_sum = hn::Zero(d);
+    for (size_t i = 0; i < width; i += lanes) {
+      const size_t left = width - i;
+      const auto normalized = hn::Mul(hn::Sub(Load(d, x + i, left), mean), rstd);
+      const auto dy_v = Load(d, dy + i, left);  // zero past the end, and so are the products
+      const auto g = hn::Mul(dy_v, Load(d, weight + i, left));
+      g_sum = hn::Add(g_sum, g);
+      gx_sum = hn::MulAdd(g, normalized, gx_sum);
+      if (dweight != nullptr) {
+        const auto old = Load(d, dweight + i, left);
+        Store(hn::MulAdd(dy_v, normalized, old), d, dweight + i, left);
+      }
+      if (dbias != nullptr) Store(hn::Add(dy_v, Load(d, dbias + i, left)), d, dbias + i, left);
+    }
+    const float g_mean = op.layer_norm ? Sum(d, g_sum) / static_cast<float>(width) : 0.0f;
+    const auto g_mean_v = hn::Set(d, g_mean);
+    const auto gx_mean = hn::Set(d, Sum(d, gx_sum) / static_cast<float>(width));
+    for (size_t i = 0; i < width; i += lanes) {
+      const size_t left = width - i;
+      const auto normalized = hn::Mul(hn::Sub(Load(d, x + i, left), mean), rstd);
+      const auto g = hn::Mul(Load(d, dy + i, left), Load(d, weight + i, left));
+      auto result = hn::Mul(rstd, hn::NegMulAdd(normalized, gx_mean, hn::Sub(g, g_mean_v)));
+      if (residual != nullptr) result = hn::Add(result, Load(d, residual + i, left));
+      Store(result, d, dx + i, left);
+    }
+  }
+}
+
+void Forward(const NormForward& op, DType type, int64_t begin, int64_t end) {
+  type == DType::kBF16 ? ForwardImpl<BFloat16>(op, begin, end) : ForwardImpl<float>(op, begin, end);
+}
+
+void Backward(const NormBackward& op, DType type, int64_t begin, int64_t end, float* dweight,
+              float* dbias) {
+  type == DType::kBF16 ? BackwardImpl<BFloat16>(op, begin, end, dweight, dbias)
+                       : BackwardImpl<float>(op, begin, end, dweight, dbias);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace {
+
+HWY_EXPORT(Forward);
+HWY_EXPORT(Backward);
+
+void NormForwardRows(const NormForward& op, DType type, int64_t begin, int64_t end) {
+  HWY_DYNAMIC_DISPATCH(Forward)(op, type, begin, end);
+}
+
+void NormBackwardRows(const NormBackward& op, DType type, int64_t begin, int64_t end,
+                      float* dweight, float* dbias) {
+  HWY_DYNAMIC_DISPATCH(Backward)(op, type, begin, end, dweight, dbias);
+}
+
+}  // namespace millrace
+#endif  // HWY_ONCE

@@ -1,0 +1,26 @@
+// Sums and conversions over rows and arrays, vectorized, on the calling thread.
+#ifndef MILLRACE_ENGINE_OPS_REDUCE_KERNELS_H_
+#define MILLRACE_ENGINE_OPS_REDUCE_KERNELS_H_
+
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+
+namespace millrace {
+
+// sums[j] = Σ_i x[i, j] over `rows` rows for j in [0, columns); x has `stride` elements a row.
+void ColumnSums(const void* x, DType type, int64_t rows, int64_t columns, int64_t stride,
+                float* sums);
+
+// to[i] += from[i]
+void AddTo(const void* from, DType type, int64_t count, float* to);
+
+// Σ x[i]², in f32 vectors: for a few thousand elements at a time.
+double SquareSum(const void* x, DType type, int64_t count);
+
+// to[i] = from[i], rounded to nearest even where `to` is bf16.
+void Convert(const void* from, DType from_type, void* to, DType to_type, int64_t count);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_OPS_REDUCE_KERNELS_H_

@@ -1,0 +1,117 @@
+// What the vector kernels share: f32 vectors loaded from and stored to f32 or bf16 memory, partial
+// vectors at the end of a row, and fast exponentials. Included once for each target of Highway's
+// foreach_target.h.
+#if defined(MILLRACE_ENGINE_OPS_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MILLRACE_ENGINE_OPS_VECTOR_INL_H_
+#undef MILLRACE_ENGINE_OPS_VECTOR_INL_H_
+#else
+#define MILLRACE_ENGINE_OPS_VECTOR_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "engine/base/dtype.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using DF = hn::ScalableTag<float>;
+using VF = hn::Vec<DF>;
+using DU32 = hn::RebindToUnsigned<DF>;
+using DI32 = hn::RebindToSigned<DF>;
+using DU16 = hn::Rebind<uint16_t, DF>;
+
+HWY_INLINE VF LoadFull(DF d, const float* p) { return hn::LoadU(d, p); }
+HWY_INLINE VF LoadFull(DF d, const BFloat16* p) {
+  const auto half = hn::LoadU(DU16(), reinterpret_cast<const uint16_t*>(p));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(DU32(), half)));
+}
+
+// bf16 bit patterns of v, to nearest even; a NaN stays a NaN.
+HWY_INLINE hn::Vec<DU32> RoundedBits(VF v) {
+  const DU32 du;
+  const auto bits = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
+  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd);
+  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000));
+  const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
+  return hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+}
+
+HWY_INLINE void StoreFull(VF v, DF d, float* p) { hn::StoreU(v, d, p); }
+HWY_INLINE void StoreFull(VF v, DF, BFloat16* p) {
+  const auto bits = hn::BitCast(DI32(), RoundedBits(v));
+  hn::StoreU(hn::DemoteTo(DU16(), bits), DU16(), reinterpret_cast<uint16_t*>(p));
+}
+
+// The first `count` (at most a vector's) elements; the other lanes are zero.
+template <typename T>
+HWY_INLINE VF Load(DF d, const T* p, size_t count) {
+  if (HWY_LIKELY(count >= hn::Lanes(d))) return LoadFull(d, p);
+  HWY_ALIGN T buffer[HWY_MAX_BYTES / 4] = {};
+  std::memcpy(buffer, p, count * sizeof(T));
+  return LoadFull(d, buffer);
+}
+
+template <typename T>
+HWY_INLINE void Store(VF v, DF d, T* p, size_t count) {
+  if (HWY_LIKELY(count >= hn::Lanes(d))) {
+    StoreFull(v, d, p);
+  } else {
+    HWY_ALIGN T buffer[HWY_MAX_BYTES / 4];
+    StoreFull(v, d, buffer);
+    std::memcpy(p, buffer, count * sizeof(T));
+  }
+}
+
+HWY_INLINE float Sum(DF d, VF v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+HWY_INLINE float Max(DF d, VF v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
+
+// e^x with a relative error under 2e-7 (2 units in the last place); results under 2^-126 are 0,
+// those over 2^127.5 become that. NaN gives NaN.
+HWY_INLINE VF Exp(DF d, VF x) {
+  // Comparisons with NaN are false, and keep it.
+  const auto low = hn::Set(d, -87.33654f), high = hn::Set(d, 88.37626f);
+  const auto vanishing = hn::Lt(x, low);
+  x = hn::IfThenElse(vanishing, low, x);
+  x = hn::IfThenElse(hn::Gt(x, high), high, x);
+  const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  // Cephes' expf polynomial on |r| <= ln(2)/2.
+  auto p = hn::MulAdd(r, hn::Set(d, 1.9875691500e-4f), hn::Set(d, 1.3981999507e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 8.3334519073e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 4.1665795894e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
+  p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0f)));
+  const DI32 di;
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+  return hn::IfThenZeroElse(vanishing, hn::Mul(p, hn::BitCast(d, power)));
+}
+
+// 1 / x for finite x with |x| in [2^-125, 2^125], relative error under 3e-7.
+HWY_INLINE VF Reciprocal(DF d, VF x) {
+  auto y = hn::ApproximateReciprocal(x);
+  const auto two = hn::Set(d, 2.0f);
+  y = hn::Mul(y, hn::NegMulAdd(x, y, two));
+  return hn::Mul(y, hn::NegMulAdd(x, y, two));
+}
+
+// 1 / (1 + e^-x)
+HWY_INLINE VF Sigmoid(DF d, VF x) {
+  const auto bounded = hn::IfThenElse(hn::Lt(x, hn::Set(d, -80.0f)), hn::Set(d, -80.0f), x);
+  return Reciprocal(d, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(bounded))));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,180 @@
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "engine/ops/rotary_table.h"
+#include "gtest/gtest.h"
+#include "tests/engine/ops/op_test_util.h"
+
+namespace millrace {
+namespace {
+
+using Kind = Activation::Kind;
+
+double Gelu(double x) {
+  return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+// y of one row's elements; a SwiGLU row is gates, then ups.
+Doubles Activate(Kind kind, int64_t tokens, int64_t width, const Doubles& x) {
+  Doubles y(tokens * width);
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t i = 0; i < width; ++i) {
+      if (kind == Kind::kGeluTanh) {
+        y[t * width + i] = Gelu(x[t * width + i]);
+      } else {
+        const double gate = x[t * 2 * width + i], up = x[t * 2 * width + width + i];
+        y[t * width + i] = gate / (1 + std::exp(-gate)) * up;
+      }
+    }
+  }
+  return y;
+}
+
+// Elements do not mix, so differences of all at once give each one's derivative.
+Doubles Differentiate(Kind kind, int64_t tokens, int64_t width, const Doubles& x,
+                      const Doubles& dy) {
+  const double step = 1e-5;
+  const int64_t parts = kind == Kind::kSwiGlu ? 2 : 1;
+  Doubles dx(x.size());
+  for (int64_t part = 0; part < parts; ++part) {
+    Doubles above = x, below = x;
+    for (int64_t i = 0; i < tokens * width; ++i) {
+      const int64_t at = i / width * parts * width + part * width + i % width;
+      above[at] += step;
+      below[at] -= step;
+    }
+    const Doubles y1 = Activate(kind, tokens, width, above);
+    const Doubles y0 = Activate(kind, tokens, width, below);
+    for (int64_t i = 0; i < tokens * width; ++i) {
+      dx[i / width * parts * width + part * width + i % width] =
+          dy[i] * (y1[i] - y0[i]) / (2 * step);
+    }
+  }
+  return dx;
+}
+
+struct Sizes {
+  int64_t tokens, width;
+};
+
+class ActivationTest : public testing::TestWithParam<std::tuple<DType, int, Kind, Sizes>> {};
+
+TEST_P(ActivationTest, MatchesReferenceForwardAndBackward) {
+  const auto [type, threads, kind, sizes] = GetParam();
+  const auto [tokens, width] = sizes;
+  const int64_t in = kind == Kind::kSwiGlu ? 2 * width : width;
+  Tensor x(type, RandomDoubles(tokens * in, 1, 6));
+  const Tensor dy(type, RandomDoubles(tokens * width, 2));
+  const Doubles want = Activate(kind, tokens, width, x.values());
+  const Doubles want_dx = Differentiate(kind, tokens, width, x.values(), dy.values());
+  const Tolerance tolerance = RoundingOf(type, type == DType::kBF16 ? 1e-3 : 16);
+
+  Rig rig(type, threads, {.tokens = tokens});
+  Tensor y(type, tokens * width), again(type, tokens * width), dx(type, tokens * in);
+  ASSERT_TRUE(
+      rig.Run(Activation{
+                  .kind = kind, .tokens = tokens, .width = width, .x = x.data(), .y = y.data()})
+          .ok());
+  ExpectClose(y.values(), want, tolerance, "y");
+  ASSERT_TRUE(rig.Run(Activation{.kind = kind,
+                                 .tokens = tokens,
+                                 .width = width,
+                                 .x = x.data(),
+                                 .y = again.data(),
+                                 .dy = dy.data(),
+                                 .dx = dx.data()})
+                  .ok());
+  ExpectClose(dx.values(), want_dx, tolerance, "dx");
+  EXPECT_EQ(again.bytes(), y.bytes());
+  ASSERT_TRUE(rig.Run(Activation{.kind = kind,
+                                 .tokens = tokens,
+                                 .width = width,
+                                 .x = x.data(),
+                                 .dy = dy.data(),
+                                 .dx = x.data()})
+                  .ok());
+  EXPECT_EQ(x.bytes(), dx.bytes()) << "in place";
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Sizes, ActivationTest,
+    testing::Combine(testing::ValuesIn(ComputeTypes()), testing::Values(1, 2, 3),
+                     testing::Values(Kind::kSwiGlu, Kind::kGeluTanh),
+                     testing::Values(Sizes{1, 1}, Sizes{3, 17}, Sizes{17, 80}, Sizes{130, 257})));
+
+TEST(ActivationExtremesTest, HugeInputsSaturateAndNanStays) {
+  for (const DType type : ComputeTypes()) {
+    const Doubles values = {1e30, -1e30, 1e4, -1e4, 0, 1e-30, NAN};
+    const auto count = static_cast<int64_t>(values.size());
+    Tensor x(type, values), y(type, count), dx(type, count);
+    const Tensor dy(type, Doubles(values.size(), 1));
+    Rig rig(type, 1, {});
+    ASSERT_TRUE(rig.Run(Activation{.kind = Kind::kGeluTanh,
+                                   .tokens = 1,
+                                   .width = count,
+                                   .x = x.data(),
+                                   .y = y.data(),
+                                   .dy = dy.data(),
+                                   .dx = dx.data()})
+                    .ok());
+    const Doubles got = y.values(), slope = dx.values();
+    EXPECT_EQ(got[0], x.values()[0]);
+    EXPECT_EQ(got[2], x.values()[2]);
+    for (const int i : {1, 3, 4}) EXPECT_NEAR(got[i], 0, 1e-3);
+    EXPECT_NEAR(slope[0], 1, 1e-3);
+    EXPECT_NEAR(slope[1], 0, 1e-3);
+    EXPECT_NEAR(slope[4], 0.5, 1e-6);
+    EXPECT_TRUE(std::isnan(got[6]));
+    EXPECT_TRUE(std::isnan(slope[6]));
+  }
+}
+
+class RotaryTest : public testing::TestWithParam<std::tuple<DType, int, int64_t>> {};
+
+TEST_P(RotaryTest, TurnsPairsAndBack) {
+  const auto [type, threads, head_dim] = GetParam();
+  const int64_t tokens = 17, heads = 4, kv_heads = 2, max_positions = 40;
+  const int64_t row = (heads + 2 * kv_heads) * head_dim;
+  std::vector<float> table(max_positions * head_dim);
+  FillRotaryTable(max_positions, head_dim, 10000, table.data());
+  std::vector<int32_t> positions(tokens);
+  for (int64_t t = 0; t < tokens; ++t) positions[t] = static_cast<int32_t>(t * 7 % max_positions);
+  Tensor qkv(type, RandomDoubles(tokens * row, 1));
+  const Doubles before = qkv.values();
+  Doubles want = before;
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t head = 0; head < heads + kv_heads; ++head) {
+      for (int64_t i = 0; i < head_dim / 2; ++i) {
+        const double angle = positions[t] * std::pow(10000, -2.0 * i / head_dim);
+        const int64_t at = t * row + head * head_dim + i;
+        const double a = before[at], b = before[at + head_dim / 2];
+        want[at] = a * std::cos(angle) - b * std::sin(angle);
+        want[at + head_dim / 2] = b * std::cos(angle) + a * std::sin(angle);
+      }
+    }
+  }
+  Rig rig(type, threads, {});
+  Rotary op{.tokens = tokens,
+            .num_heads = heads,
+            .num_kv_heads = kv_heads,
+            .head_dim = head_dim,
+            .row_stride = row,
+            .positions = positions.data(),
+            .cos_sin_table = table.data(),
+            .qkv = qkv.data()};
+  ASSERT_TRUE(rig.Run(op).ok());
+  ExpectClose(qkv.values(), want, RoundingOf(type, 2), "turned");
+  op.backward = true;
+  ASSERT_TRUE(rig.Run(op).ok());
+  ExpectClose(qkv.values(), before, RoundingOf(type, 4), "turned back");
+}
+
+INSTANTIATE_TEST_SUITE_P(HeadDims, RotaryTest,
+                         testing::Combine(testing::ValuesIn(ComputeTypes()),
+                                          testing::Values(1, 2, 3),
+                                          testing::Values(2, 8, 64, 80, 128)));
+
+}  // namespace
+}  // namespace millrace

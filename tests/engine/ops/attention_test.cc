@@ -1,0 +1,208 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/engine/ops/op_test_util.h"
+
+namespace millrace {
+namespace {
+
+struct Case {
+  std::string name;
+  int64_t num_heads, num_kv_heads, head_dim;
+  std::vector<int32_t> boundaries;
+  double magnitude = 1;  // of the elements of q, k and v
+
+  int64_t tokens() const { return boundaries.back(); }
+  int64_t row() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
+  int64_t output_row() const { return num_heads * head_dim; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(head_dim)); }
+};
+
+struct Reference {
+  Doubles output, log_sum_exp, dqkv;
+};
+
+// Attention and, where `doutput` is not empty, its gradient, score by score.
+Reference Attend(const Case& c, const Doubles& qkv, const Doubles& doutput) {
+  Reference r{Doubles(c.tokens() * c.output_row()), Doubles(c.num_heads * c.tokens()),
+              Doubles(qkv.size())};
+  const int64_t d = c.head_dim;
+  for (int64_t head = 0; head < c.num_heads; ++head) {
+    const int64_t kv = head / (c.num_heads / c.num_kv_heads);
+    const int64_t q_column = head * d, k_column = (c.num_heads + kv) * d;
+    const int64_t v_column = (c.num_heads + c.num_kv_heads + kv) * d;
+    for (size_t document = 0; document + 1 < c.boundaries.size(); ++document) {
+      const int64_t begin = c.boundaries[document];
+      for (int64_t i = begin; i < c.boundaries[document + 1]; ++i) {
+        const double* q = &qkv[i * c.row() + q_column];
+        Doubles p(i - begin + 1);
+        double largest = -HUGE_VAL, sum = 0;
+        for (int64_t j = begin; j <= i; ++j) {
+          const double* k = &qkv[j * c.row() + k_column];
+          double s = 0;
+          for (int64_t e = 0; e < d; ++e) s += q[e] * k[e];
+          p[j - begin] = s * c.scale();
+          largest = std::max(largest, p[j - begin]);
+        }
+        for (double& s : p) sum += s = std::exp(s - largest);
+        for (double& s : p) s /= sum;
+        r.log_sum_exp[head * c.tokens() + i] = largest + std::log(sum);
+        double* output = &r.output[i * c.output_row() + q_column];
+        for (int64_t j = begin; j <= i; ++j) {
+          for (int64_t e = 0; e < d; ++e)
+            output[e] += p[j - begin] * qkv[j * c.row() + v_column + e];
+        }
+        if (doutput.empty()) continue;
+        const double* dout = &doutput[i * c.output_row() + q_column];
+        double delta = 0;
+        for (int64_t e = 0; e < d; ++e) delta += dout[e] * output[e];
+        for (int64_t j = begin; j <= i; ++j) {
+          const double* k = &qkv[j * c.row() + k_column];
+          const double* v = &qkv[j * c.row() + v_column];
+          double dp = 0;
+          for (int64_t e = 0; e < d; ++e) dp += dout[e] * v[e];
+          const double ds = p[j - begin] * (dp - delta) * c.scale();
+          for (int64_t e = 0; e < d; ++e) {
+            r.dqkv[i * c.row() + q_column + e] += ds * k[e];
+            r.dqkv[j * c.row() + k_column + e] += ds * q[e];
+            r.dqkv[j * c.row() + v_column + e] += p[j - begin] * dout[e];
+          }
+        }
+      }
+    }
+  }
+  return r;
+}
+
+struct Result {
+  Doubles output, log_sum_exp, dqkv;
+  std::string bytes;
+};
+
+Result RunBoth(const Case& c, DType type, int threads, const Tensor& qkv, const Tensor& doutput) {
+  int64_t longest = 0;
+  for (size_t i = 0; i + 1 < c.boundaries.size(); ++i) {
+    longest = std::max<int64_t>(longest, c.boundaries[i + 1] - c.boundaries[i]);
+  }
+  Rig rig(type, threads,
+          {.tokens = c.tokens(),
+           .num_heads = c.num_heads,
+           .num_kv_heads = c.num_kv_heads,
+           .head_dim = c.head_dim,
+           .longest_document = longest});
+  Tensor output(type, c.tokens() * c.output_row());
+  Tensor log_sum_exp(DType::kF32, c.num_heads * c.tokens());
+  Tensor dqkv(type, c.tokens() * c.row());
+  EXPECT_TRUE(rig.Run(AttentionForward{.tokens = c.tokens(),
+                                       .num_heads = c.num_heads,
+                                       .num_kv_heads = c.num_kv_heads,
+                                       .head_dim = c.head_dim,
+                                       .boundaries = c.boundaries,
+                                       .scale = static_cast<float>(c.scale()),
+                                       .qkv = qkv.data(),
+                                       .output = output.data(),
+                                       .log_sum_exp = log_sum_exp.as<float>()})
+                  .ok());
+  EXPECT_TRUE(rig.Run(AttentionBackward{.tokens = c.tokens(),
+                                        .num_heads = c.num_heads,
+                                        .num_kv_heads = c.num_kv_heads,
+                                        .head_dim = c.head_dim,
+                                        .boundaries = c.boundaries,
+                                        .scale = static_cast<float>(c.scale()),
+                                        .qkv = qkv.data(),
+                                        .output = output.data(),
+                                        .log_sum_exp = log_sum_exp.as<float>(),
+                                        .doutput = doutput.data(),
+                                        .dqkv = dqkv.data()})
+                  .ok());
+  return {output.values(), log_sum_exp.values(), dqkv.values(),
+          output.bytes() + log_sum_exp.bytes() + dqkv.bytes()};
+}
+
+class AttentionTest : public testing::TestWithParam<Case> {};
+
+TEST_P(AttentionTest, MatchesReferenceForwardAndBackward) {
+  const Case& c = GetParam();
+  for (const DType type : ComputeTypes()) {
+    SCOPED_TRACE(NameOf(type));
+    const Tensor qkv(type, RandomDoubles(c.tokens() * c.row(), 1, c.magnitude));
+    const Tensor doutput(type, RandomDoubles(c.tokens() * c.output_row(), 2));
+    const Reference want = Attend(c, qkv.values(), doutput.values());
+    // Scores carry the error of a dot product, which the exponential turns into a relative one;
+    // probabilities and their gradients are rounded once more before they are multiplied.
+    const double inner = type == DType::kBF16 ? 4 : 32 + 4 * c.magnitude * c.magnitude;
+    std::string one_thread;
+    for (const int threads : {1, 2, 3}) {
+      const Result got = RunBoth(c, type, threads, qkv, doutput);
+      ExpectClose(got.output, want.output, RoundingOf(type, inner), "output");
+      ExpectClose(got.log_sum_exp, want.log_sum_exp, RoundingOf(DType::kF32, 16), "log_sum_exp");
+      ExpectClose(got.dqkv, want.dqkv, RoundingOf(type, inner), "dqkv");
+      // A (document, head) pair is one thread's, so their number changes nothing.
+      if (threads == 1) one_thread = got.bytes;
+      EXPECT_TRUE(got.bytes == one_thread) << threads << " threads";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest,
+                         testing::Values(Case{"OneToken", 1, 1, 8, {0, 1}},
+                                         Case{"OddDocuments", 2, 2, 64, {0, 1, 4, 21, 151}},
+                                         Case{"Grouped", 8, 2, 80, {0, 17, 130}},
+                                         Case{"SharedKey", 4, 1, 128, {0, 65, 66, 99}},
+                                         Case{"EmptyDocument", 2, 1, 16, {0, 5, 5, 40}},
+                                         Case{"LongerThanAKeyBlock", 2, 1, 64, {0, 1100}},
+                                         Case{"WholeBlocks", 3, 3, 64, {0, 256, 512}}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(AttentionReferenceTest, GradientIsThatOfFiniteDifferences) {
+  const Case c{"", 4, 2, 8, {0, 1, 6}};
+  const Doubles qkv = RandomDoubles(c.tokens() * c.row(), 1);
+  const Doubles doutput = RandomDoubles(c.tokens() * c.output_row(), 2);
+  const Doubles numeric = FiniteDifferences(
+      qkv, [&](const Doubles& x) { return Dot(Attend(c, x, {}).output, doutput); });
+  ExpectClose(Attend(c, qkv, doutput).dqkv, numeric, {1e-6, 1e-8}, "dqkv");
+}
+
+// Scores of some ten thousand would overflow an exponential that is not shifted.
+TEST(AttentionExtremesTest, LargeScoresStayFinite) {
+  const Case c{"", 2, 2, 64, {0, 40, 700}, 100};
+  for (const DType type : ComputeTypes()) {
+    const Tensor qkv(type, RandomDoubles(c.tokens() * c.row(), 1, c.magnitude));
+    const Tensor doutput(type, RandomDoubles(c.tokens() * c.output_row(), 2));
+    const Result got = RunBoth(c, type, 2, qkv, doutput);
+    const Reference want = Attend(c, qkv.values(), {});
+    ExpectClose(got.output, want.output, RoundingOf(type, type == DType::kBF16 ? 4 : 1 << 16),
+                "output");
+    for (const double g : got.dqkv) ASSERT_TRUE(std::isfinite(g));
+  }
+}
+
+TEST(AttentionErrorsTest, BadBoundariesAndHeadsAreRefused) {
+  Rig rig(DType::kF32, 1,
+          {.tokens = 4, .num_heads = 3, .num_kv_heads = 2, .head_dim = 8, .longest_document = 4});
+  Tensor x(DType::kF32, Doubles(4 * 7 * 8)), lse(DType::kF32, 12);
+  const std::vector<int32_t> whole = {0, 4}, beyond = {0, 5};
+  AttentionForward op{.tokens = 4,
+                      .num_heads = 3,
+                      .num_kv_heads = 2,
+                      .head_dim = 8,
+                      .boundaries = whole,
+                      .scale = 1,
+                      .qkv = x.data(),
+                      .output = x.data(),
+                      .log_sum_exp = lse.as<float>()};
+  EXPECT_EQ(rig.Run(op).code(), absl::StatusCode::kInvalidArgument);
+  Rig other(DType::kF32, 1, {});
+  op.num_kv_heads = 3;
+  op.boundaries = beyond;
+  EXPECT_EQ(other.Run(op).code(), absl::StatusCode::kInvalidArgument);
+  Rig small(DType::kF32, 1, {.longest_document = 1, .token_chunk = 0});
+  small.ops->SetWorkspace(nullptr, 0);
+  op.boundaries = whole;
+  EXPECT_EQ(small.Run(op).code(), absl::StatusCode::kResourceExhausted);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,92 @@
+#include "engine/ops/embedding.h"
+
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tests/engine/ops/op_test_util.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kVocab = 50, kPositions = 20, kTokens = 17, kHidden = 1100;
+
+std::vector<int32_t> Ids(int64_t count, int64_t rows) {
+  std::vector<int32_t> ids(count);
+  for (int64_t i = 0; i < count; ++i) ids[i] = static_cast<int32_t>((i * i + 3) % rows);
+  return ids;
+}
+
+TEST(GatherEmbeddingsTest, AddsTokenAndPositionRows) {
+  const std::vector<int32_t> inputs = Ids(kTokens, kVocab), positions = Ids(kTokens, kPositions);
+  for (const DType type : {DType::kF32, DType::kBF16}) {
+    for (const bool with_positions : {false, true}) {
+      const Tensor table(type, RandomDoubles(kVocab * kHidden, 1));
+      const Tensor position_table(type, RandomDoubles(kPositions * kHidden, 2));
+      Tensor y(type, kTokens * kHidden);
+      ThreadPool pool(2);
+      GatherEmbeddings({.inputs = inputs,
+                        .positions = positions,
+                        .hidden = kHidden,
+                        .dtype = type,
+                        .token_table = table.data(),
+                        .position_table = with_positions ? position_table.data() : nullptr,
+                        .y = y.data()},
+                       pool);
+      const Doubles rows = table.values(), position_rows = position_table.values();
+      Doubles want(kTokens * kHidden);
+      for (int64_t i = 0; i < kTokens * kHidden; ++i) {
+        want[i] = rows[inputs[i / kHidden] * kHidden + i % kHidden];
+        if (with_positions) {
+          want[i] += position_rows[positions[i / kHidden] * kHidden + i % kHidden];
+        }
+      }
+      ExpectClose(y.values(), want, RoundingOf(type, 0), "y");
+    }
+  }
+}
+
+TEST(ScatterEmbeddingGradientsTest, AddsEachRowsSumOnceAndTouchesNoOther) {
+  const std::vector<int32_t> inputs = Ids(kTokens, kVocab), positions = Ids(kTokens, kPositions);
+  for (const DType type : ComputeTypes()) {
+    for (const DType table_type : {DType::kF32, DType::kBF16}) {
+      const Tensor dy(type, RandomDoubles(kTokens * kHidden, 1));
+      const Doubles old = Tensor(table_type, RandomDoubles(kVocab * kHidden, 2)).values();
+      Doubles want = old, want_positions(kPositions * kHidden);
+      const Doubles dy_values = dy.values();
+      for (int64_t i = 0; i < kTokens * kHidden; ++i) {
+        want[inputs[i / kHidden] * kHidden + i % kHidden] += dy_values[i];
+        want_positions[positions[i / kHidden] * kHidden + i % kHidden] += dy_values[i];
+      }
+      std::string one_thread;
+      for (const int threads : {1, 2, 3}) {
+        ThreadPool pool(threads);
+        Tensor table(table_type, old);
+        Tensor position_table(table_type, Doubles(kPositions * kHidden));
+        ScatterEmbeddingGradients({.inputs = inputs,
+                                   .positions = positions,
+                                   .hidden = kHidden,
+                                   .dtype = type,
+                                   .dy = dy.data(),
+                                   .table_dtype = table_type,
+                                   .token_table = table.data(),
+                                   .position_table = position_table.data()},
+                                  pool);
+        ExpectClose(table.values(), want, RoundingOf(table_type, 1), "token rows");
+        ExpectClose(position_table.values(), want_positions, RoundingOf(table_type, 1),
+                    "position rows");
+        const Doubles got = table.values();
+        for (int64_t row = 0; row < kVocab; ++row) {
+          if (std::find(inputs.begin(), inputs.end(), row) != inputs.end()) continue;
+          for (int64_t j = row * kHidden; j < (row + 1) * kHidden; ++j) ASSERT_EQ(got[j], old[j]);
+        }
+        const std::string bytes = table.bytes() + position_table.bytes();
+        if (threads == 1) one_thread = bytes;
+        EXPECT_TRUE(bytes == one_thread) << threads << " threads";
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace
