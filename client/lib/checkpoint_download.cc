@@ -109,39 +109,40 @@ class Download {
   }
 
   absl::Status Receive(const v1::CheckpointFile& file, int64_t offset, LocalFile* local) {
-    return ResumeStream(connection_, options_.on_reconnect,
-                        [&](grpc::ClientContext* context, bool* progress) -> absl::Status {
-                          if (offset == file.size_bytes()) return absl::OkStatus();
-                          v1::DownloadCheckpointFileRequest request;
-                          request.set_name(name_);
-                          request.set_path(file.path());
-                          request.set_offset(offset);
-                          auto stream =
-                              connection_.checkpoints().DownloadCheckpointFile(context, request);
-                          v1::DownloadCheckpointFileResponse response;
-                          absl::Status written;
-                          while (written.ok() && stream->Read(&response)) {
-                            *progress = true;
-                            int64_t size = static_cast<int64_t>(response.data().size());
-                            if (size > file.size_bytes() - offset) {
-                              written = absl::DataLossError(absl::StrCat(
-                                  file.path(), " of ", name_, " is longer than was listed"));
-                              break;
-                            }
-                            written = local->Write(offset, response.data());
-                            if (!written.ok()) break;
-                            offset += size;
-                            progress_.done_bytes += size;
-                            Report();
-                          }
-                          if (!written.ok()) context->TryCancel();
-                          absl::Status end = StatusFromGrpc(stream->Finish());
-                          if (!written.ok()) return written;
-                          if (end.ok() && offset < file.size_bytes()) {
-                            return absl::AbortedError("the daemon ended the download early");
-                          }
-                          return end;
-                        });
+    return ResumeStream(
+        connection_, options_.on_reconnect,
+        [&](grpc::ClientContext* context, bool* progress) -> absl::Status {
+          if (offset == file.size_bytes()) return absl::OkStatus();
+          v1::DownloadCheckpointFileRequest request;
+          request.set_name(name_);
+          request.set_path(file.path());
+          request.set_offset(offset);
+          auto stream = connection_.checkpoints().DownloadCheckpointFile(context, request);
+          v1::DownloadCheckpointFileResponse response;
+          absl::Status written;
+          while (written.ok() && stream->Read(&response)) {
+            *progress = true;
+            int64_t size = static_cast<int64_t>(response.data().size());
+            if (size > file.size_bytes() - offset) {
+              written = absl::DataLossError(
+                  absl::StrCat(file.path(), " of ", name_, " is longer than was listed"));
+              break;
+            }
+            written = local->Write(offset, response.data());
+            if (!written.ok()) break;
+            offset += size;
+            progress_.done_bytes += size;
+            Report();
+          }
+          if (!written.ok()) context->TryCancel();
+          absl::Status end = StatusFromGrpc(stream->Finish());
+          if (!written.ok()) return written;
+          if (end.ok() && offset < file.size_bytes()) {
+            return absl::AbortedError("the daemon ended the download early");
+          }
+          return end;
+        },
+        /*known_to_be_there=*/true);
   }
 
   // Drops what an earlier download of another checkpoint left, and gives the folder its name.

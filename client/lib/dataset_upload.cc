@@ -117,25 +117,26 @@ class Upload {
     bool first = true;
     // Stays set over tries that do not come so far as to fail in the same way.
     bool was_mismatch = false;
-    absl::Status status =
-        ResumeStream(connection_, options_.on_reconnect,
-                     [&](grpc::ClientContext* context, bool* progress) -> absl::Status {
-                       if (!std::exchange(first, false)) {
-                         absl::StatusOr<int64_t> now = CommittedBytes(file.path());
-                         if (!now.ok()) return now.status();
-                         *progress = *now > committed;
-                         committed = *now;
-                       }
-                       progress_.done_bytes = done_before + committed;
-                       if (committed == file.size_bytes()) return absl::OkStatus();
-                       absl::Status sent = SendFrom(context, *local, file, committed, done_before);
-                       std::string reason = ErrorReason(sent);
-                       if (reason == "CHECKSUM_MISMATCH" && !std::exchange(was_mismatch, true)) {
-                         return absl::AbortedError(sent.message());
-                       }
-                       if (reason == "OFFSET_MISMATCH") return absl::AbortedError(sent.message());
-                       return sent;
-                     });
+    absl::Status status = ResumeStream(
+        connection_, options_.on_reconnect,
+        [&](grpc::ClientContext* context, bool* progress) -> absl::Status {
+          if (!std::exchange(first, false)) {
+            absl::StatusOr<int64_t> now = CommittedBytes(file.path());
+            if (!now.ok()) return now.status();
+            *progress = *now > committed;
+            committed = *now;
+          }
+          progress_.done_bytes = done_before + committed;
+          if (committed == file.size_bytes()) return absl::OkStatus();
+          absl::Status sent = SendFrom(context, *local, file, committed, done_before);
+          std::string reason = ErrorReason(sent);
+          if (reason == "CHECKSUM_MISMATCH" && !std::exchange(was_mismatch, true)) {
+            return absl::AbortedError(sent.message());
+          }
+          if (reason == "OFFSET_MISMATCH") return absl::AbortedError(sent.message());
+          return sent;
+        },
+        /*known_to_be_there=*/true);
     if (ErrorReason(status) == "CHECKSUM_MISMATCH") {
       return absl::AbortedError(absl::StrCat(LocalPath(file.path()),
                                              " was changed while it was uploaded; when nothing "

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -14,10 +15,16 @@ namespace {
 constexpr char kErrorInfo[] = "type.googleapis.com/google.rpc.ErrorInfo";
 constexpr char kRetryInfo[] = "type.googleapis.com/google.rpc.RetryInfo";
 
+// As the field is written in a job file: without the request's `spec.`, and sizes without `_bytes`.
+std::string FieldName(absl::string_view field) {
+  if (absl::ConsumePrefix(&field, "spec.")) absl::ConsumeSuffix(&field, "_bytes");
+  return std::string(field);
+}
+
 std::string FieldLines(const google::rpc::BadRequest& bad_request) {
   std::vector<std::string> lines;
   for (const auto& violation : bad_request.field_violations()) {
-    const std::string& field = violation.field();
+    std::string field = FieldName(violation.field());
     bool named = field.empty() || absl::StartsWith(violation.description(), field + ":");
     lines.push_back(named ? violation.description()
                           : absl::StrCat(field, ": ", violation.description()));

@@ -13,7 +13,7 @@
 namespace millrace {
 
 // Where the error carries google.rpc.BadRequest, the message is one line a field, `field: what is
-// wrong`; otherwise it is the server's message.
+// wrong`, with a job's fields named as in a job file; otherwise it is the server's message.
 absl::Status StatusFromGrpc(const grpc::Status& status);
 
 // The reason of google.rpc.ErrorInfo (`JOB_NOT_FOUND`), or empty: an error that comes from the

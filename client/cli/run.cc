@@ -1,0 +1,231 @@
+#include "client/cli/run.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/cli/checkpoint_commands.h"
+#include "client/cli/dataset_commands.h"
+#include "client/cli/exit_codes.h"
+#include "client/cli/job_commands.h"
+#include "client/cli/node_command.h"
+#include "proto/job_file/scalars.h"
+
+namespace millrace {
+namespace {
+
+using Action = std::function<absl::StatusOr<int>(const Session&)>;
+
+// Where CLI11 puts what it parsed, and which command was chosen.
+struct Arguments {
+  std::string server = kDefaultAddress;
+  Action action;
+
+  SubmitArgs submit;
+  ListJobsArgs list;
+  bool all = false;
+  WatchArgs watch;
+  LogsArgs logs;
+  bool wait = false;
+  // A job or a dataset.
+  std::string name;
+  std::string path;
+  std::string step = "latest";
+  std::string directory;
+};
+
+CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& what,
+                     Arguments* a, Action action) {
+  CLI::App* command = parent->add_subcommand(name, what);
+  command->callback([a, action = std::move(action)] { a->action = action; });
+  return command;
+}
+
+CLI::App* AddGroup(CLI::App* parent, const std::string& name, const std::string& what) {
+  CLI::App* group = parent->add_subcommand(name, what);
+  group->require_subcommand(1);
+  return group;
+}
+
+void AddJobCommands(CLI::App* app, Arguments* a) {
+  CLI::App* submit = AddCommand(app, "submit", "Queue a job", a,
+                                [a](const Session& s) { return Submit(s, a->submit); });
+  submit->add_option("FILE", a->submit.file, "Job file (YAML); - is standard input")->required();
+  submit->add_option("--id", a->submit.id, "Id of the job: [a-z0-9-]; the daemon chooses one else");
+  submit->add_flag("--watch,-w", a->submit.watch, "Watch the job to its end; exit as it ends");
+  submit->add_flag("--dry-run", a->submit.dry_run, "Only check; -o yaml shows all defaults");
+
+  CLI::App* jobs = AddCommand(app, "jobs", "List jobs, newest first", a, [a](const Session& s) {
+    if (a->all) a->list.limit = 0;
+    return ListJobs(s, a->list);
+  });
+  jobs->add_option("--state", a->list.states, "Only jobs in this state (may be repeated)");
+  jobs->add_option("--limit,-n", a->list.limit, "At most this many")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  jobs->add_flag("--all", a->all, "All of them");
+
+  auto job_command = [&](const std::string& name, const std::string& what, Action action) {
+    CLI::App* command = AddCommand(app, name, what, a, std::move(action));
+    command->add_option("JOB", a->name, "Id of the job")->required();
+    return command;
+  };
+  job_command("show", "Show one job; -o yaml is its job file with all defaults",
+              [a](const Session& s) { return ShowJob(s, a->name); });
+  CLI::App* watch =
+      AddCommand(app, "watch", "Follow a job to its end; Ctrl-C leaves the job running", a,
+                 [a](const Session& s) { return Watch(s, a->watch); });
+  watch->add_option("JOB", a->watch.job, "Id of the job")->required();
+  watch->add_option("--after", a->watch.after_sequence, "Only events after this sequence number")
+      ->check(CLI::NonNegativeNumber);
+
+  CLI::App* logs = AddCommand(app, "logs", "Print a job's log", a,
+                              [a](const Session& s) { return Logs(s, a->logs); });
+  logs->add_option("JOB", a->logs.job, "Id of the job")->required();
+  logs->add_flag("--follow,-f", a->logs.follow, "Go on until the job has ended");
+  logs->add_option("--attempt", a->logs.attempt, "Of this start of the job; the newest else")
+      ->check(CLI::PositiveNumber);
+  logs->add_option("--tail", a->logs.tail_lines, "Only the last lines")->check(CLI::PositiveNumber);
+
+  job_command("pause", "Let a job write a checkpoint and give back its memory",
+              [a](const Session& s) { return PauseJob(s, a->name, a->wait); })
+      ->add_flag("--wait", a->wait, "Until it is paused");
+  job_command("resume", "Queue a paused or failed job again",
+              [a](const Session& s) { return ResumeJob(s, a->name); });
+  job_command("cancel", "End a job for good; its checkpoints stay", [a](const Session& s) {
+    return CancelJob(s, a->name, a->wait);
+  })->add_flag("--wait", a->wait, "Until it has ended and its memory is free");
+  job_command("delete", "Remove an ended job with its checkpoints and logs",
+              [a](const Session& s) { return DeleteJob(s, a->name); });
+}
+
+void AddCheckpointCommands(CLI::App* app, Arguments* a) {
+  CLI::App* group = AddGroup(app, "checkpoints", "List and download checkpoints");
+  CLI::App* list = AddCommand(group, "list", "List a job's checkpoints", a,
+                              [a](const Session& s) { return ListCheckpoints(s, a->name); });
+  CLI::App* show =
+      AddCommand(group, "show", "Show one checkpoint and its files", a,
+                 [a](const Session& s) { return ShowCheckpoint(s, a->name, a->step); });
+  CLI::App* download =
+      AddCommand(group, "download", "Fetch a checkpoint: a Hugging Face model folder", a,
+                 [a](const Session& s) {
+                   return DownloadCheckpointCommand(s, a->name, a->step, a->directory);
+                 });
+  for (CLI::App* command : {list, show, download}) {
+    command->add_option("JOB", a->name, "Id of the job")->required();
+  }
+  for (CLI::App* command : {show, download}) {
+    command->add_option("STEP", a->step, "A step, latest or best")->capture_default_str();
+  }
+  download->add_option("-d,--directory", a->directory, "New folder to make; JOB-STEP else");
+}
+
+void AddDatasetCommands(CLI::App* app, Arguments* a) {
+  CLI::App* group = AddGroup(app, "datasets", "Upload, list and delete texts to train on");
+  CLI::App* upload =
+      AddCommand(group, "upload", "Send a file or folder; goes on where an earlier try ended", a,
+                 [a](const Session& s) { return UploadDatasetCommand(s, a->name, a->path); });
+  CLI::App* show = AddCommand(group, "show", "Show one dataset and its files", a,
+                              [a](const Session& s) { return ShowDataset(s, a->name); });
+  CLI::App* remove = AddCommand(group, "delete", "Delete a dataset that no job needs", a,
+                                [a](const Session& s) { return DeleteDataset(s, a->name); });
+  for (CLI::App* command : {upload, show, remove}) {
+    command->add_option("ID", a->name, "Id of the dataset")->required();
+  }
+  upload->add_option("PATH", a->path, "Text or JSONL file, or a folder of them")->required();
+  AddCommand(group, "list", "List datasets", a, [](const Session& s) { return ListDatasets(s); });
+}
+
+// CLI11 takes a mistyped command for a missing one. Empty when the command is known.
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "-o" || argument == "--output" || argument == "--server") {
+      ++i;
+    } else if (argument.empty() || argument[0] != '-') {
+      std::vector<std::string> names;
+      for (const CLI::App* command : app.get_subcommands(nullptr)) {
+        names.push_back(command->get_name());
+      }
+      if (std::find(names.begin(), names.end(), argument) != names.end()) return "";
+      std::string near = NearestName(argument, names);
+      return absl::StrCat(
+          "error: ", Sanitize(argument, false), " is not a command; ",
+          near.empty() ? "see millrace --help" : absl::StrCat("did you mean ", near, "?"));
+    }
+  }
+  return "";
+}
+
+void PrintError(const Environment& environment, OutputFormat format, const absl::Status& status) {
+  if (format == OutputFormat::kJson) {
+    *environment.error << ErrorJsonLine(status) << std::flush;
+    return;
+  }
+  std::string text = Sanitize(status.message(), /*keep_lines=*/true);
+  for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    *environment.error << Styled(environment.error_terminal, Style::kRed, "error:") << " " << line
+                       << "\n";
+  }
+  environment.error->flush();
+}
+
+}  // namespace
+
+int RunCommand(const std::vector<std::string>& arguments, const Environment& environment) {
+  Arguments a;
+  CLI::App app("Submit training jobs to a millraced, watch them, and fetch what they made.",
+               "millrace");
+  app.fallthrough();
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(26);
+  app.add_option("--server", a.server, "Address of the daemon, HOST:PORT")
+      ->envname("MILLRACE_SERVER")
+      ->capture_default_str();
+  std::string format = "table";
+  app.add_option("-o,--output", format, "table, json (one object a line) or yaml")
+      ->check(CLI::IsMember({"table", "json", "yaml"}))
+      ->type_name("FORMAT");
+  AddJobCommands(&app, &a);
+  AddCheckpointCommands(&app, &a);
+  AddDatasetCommands(&app, &a);
+  AddCommand(&app, "info", "Show the daemon's box: cores, memory, devices", &a,
+             [](const Session& s) { return ShowNode(s); });
+  // Last, so that the commands do not inherit it.
+  app.footer(absl::StrCat("\n", ExitCodeTable()));
+  if (std::string unknown = UnknownCommand(app, arguments); !unknown.empty()) {
+    *environment.error << unknown << "\n";
+    return kExitUsage;
+  }
+  try {
+    // CLI11 takes them from the back.
+    app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+  } catch (const CLI::ParseError& e) {
+    int code = app.exit(e, *environment.out, *environment.error);
+    return code == 0 ? kExitOk : kExitUsage;
+  }
+
+  Session session;
+  session.environment = environment;
+  session.format = format == "json"   ? OutputFormat::kJson
+                   : format == "yaml" ? OutputFormat::kYaml
+                                      : OutputFormat::kTable;
+  Connection::Options options;
+  options.address = a.server;
+  options.stop = environment.stop;
+  absl::StatusOr<std::unique_ptr<Connection>> connection = Connection::Open(options);
+  absl::Status status = connection.status();
+  if (status.ok()) {
+    session.connection = *std::move(connection);
+    absl::StatusOr<int> code = a.action(session);
+    if (code.ok()) return *code;
+    status = code.status();
+  }
+  PrintError(environment, session.format, status);
+  return ExitCodeFor(status);
+}
+
+}  // namespace millrace
