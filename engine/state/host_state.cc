@@ -10,10 +10,6 @@
 namespace millrace {
 namespace {
 
-DType GradientDType(const SlabLayout& layout, DType compute_dtype) {
-  return layout.kind == UnitKind::kEmbedding ? DType::kF32 : compute_dtype;
-}
-
 // Allocates and writes each page once, in the division of work of later passes.
 absl::StatusOr<AlignedBuffer> AllocateTouched(size_t bytes, absl::string_view purpose,
                                               ThreadPool& pool) {
@@ -27,6 +23,10 @@ absl::StatusOr<AlignedBuffer> AllocateTouched(size_t bytes, absl::string_view pu
 }
 
 }  // namespace
+
+DType GradientDType(const SlabLayout& layout, DType compute_dtype) {
+  return layout.kind == UnitKind::kEmbedding ? DType::kF32 : compute_dtype;
+}
 
 std::vector<MemoryPool> HostStateMemory(absl::Span<const SlabLayout> layouts, Recipe recipe,
                                         DType compute_dtype) {

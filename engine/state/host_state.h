@@ -47,6 +47,9 @@ struct MemoryPool {
 std::vector<MemoryPool> HostStateMemory(absl::Span<const SlabLayout> layouts, Recipe recipe,
                                         DType compute_dtype);
 
+// Type in which HostState keeps the gradient of a unit.
+DType GradientDType(const SlabLayout& layout, DType compute_dtype);
+
 class HostState {
  public:
   // All zero, every page touched by the threads of `pool`. INVALID_ARGUMENT for recipe `fp32` with
