@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
+#include "engine/data/documents.h"
 #include "server/base/errors.h"
 #include "server/base/resource_names.h"
 #include "server/blobs/blob_names.h"
@@ -279,20 +280,14 @@ absl::StatusOr<Dataset> DatasetStore::Finalize(const std::string& id) {
     MILLRACE_RETURN_IF_ERROR(Complete(slot, options_.disk));
   }
   MILLRACE_RETURN_IF_ERROR(SyncFolders(FilesFolder(id), dataset.files));
-  std::vector<std::string> paths;
-  for (const DatasetFile& file : dataset.files) paths.push_back(file.path);
-  absl::StatusOr<int64_t> documents = options_.count_documents(FilesFolder(id), paths);
-  if (!documents.ok()) {
-    if (!absl::IsInvalidArgument(documents.status())) return documents.status();
-    return MakeError(ErrorReason::kDatasetInvalid, documents.status().message());
-  }
-  if (*documents == 0) {
-    return MakeError(ErrorReason::kDatasetInvalid,
-                     absl::StrCat("datasets/", id, " holds no text; there is nothing to train on"));
+  const absl::StatusOr<DocumentCounts> counts = CheckDocuments(FilesFolder(id));
+  if (!counts.ok()) {
+    if (!absl::IsInvalidArgument(counts.status())) return counts.status();
+    return MakeError(ErrorReason::kDatasetInvalid, counts.status().message());
   }
 
   dataset.ready = true;
-  dataset.document_count = *documents;
+  dataset.document_count = counts->documents;
   MILLRACE_RETURN_IF_ERROR(WriteFileAtomically(absl::StrCat(FolderOf(id), "/", kManifest),
                                                WriteDatasetManifest(dataset)));
   std::error_code ignored;

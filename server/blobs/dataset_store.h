@@ -35,11 +35,6 @@ class DatasetStore {
     Disk* disk = Disk::System();
     // Names of the jobs, not ended, that need dataset `id`; asked before it is deleted.
     std::function<std::vector<std::string>(const std::string& id)> jobs_using;
-    // Reads `paths` under `folder` as documents and counts them; INVALID_ARGUMENT names file and
-    // line. Required.
-    std::function<absl::StatusOr<int64_t>(const std::string& folder,
-                                          const std::vector<std::string>& paths)>
-        count_documents;
   };
 
   // Reads what is there, and removes what a crash left half made or half deleted.

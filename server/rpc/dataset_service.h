@@ -1,0 +1,37 @@
+// DatasetService over a DatasetStore.
+#ifndef MILLRACE_SERVER_RPC_DATASET_SERVICE_H_
+#define MILLRACE_SERVER_RPC_DATASET_SERVICE_H_
+
+#include "millrace/v1/dataset_service.grpc.pb.h"
+#include "server/blobs/dataset_store.h"
+
+namespace millrace {
+
+// An upload takes a thread as long as it lasts.
+class DatasetServiceImpl final : public v1::DatasetService::Service {
+ public:
+  // `store` outlives this.
+  explicit DatasetServiceImpl(DatasetStore* store) : store_(store) {}
+
+  grpc::Status CreateDataset(grpc::ServerContext* context, const v1::CreateDatasetRequest* request,
+                             v1::Dataset* response) override;
+  grpc::Status UploadDatasetFile(grpc::ServerContext* context,
+                                 grpc::ServerReader<v1::UploadDatasetFileRequest>* reader,
+                                 v1::UploadDatasetFileResponse* response) override;
+  grpc::Status FinalizeDataset(grpc::ServerContext* context,
+                               const v1::FinalizeDatasetRequest* request,
+                               v1::Dataset* response) override;
+  grpc::Status GetDataset(grpc::ServerContext* context, const v1::GetDatasetRequest* request,
+                          v1::Dataset* response) override;
+  grpc::Status ListDatasets(grpc::ServerContext* context, const v1::ListDatasetsRequest* request,
+                            v1::ListDatasetsResponse* response) override;
+  grpc::Status DeleteDataset(grpc::ServerContext* context, const v1::DeleteDatasetRequest* request,
+                             google::protobuf::Empty* response) override;
+
+ private:
+  DatasetStore* const store_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_SERVER_RPC_DATASET_SERVICE_H_

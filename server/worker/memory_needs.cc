@@ -1,0 +1,102 @@
+#include "server/worker/memory_needs.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/base/thread_pool.h"
+#include "engine/model/slab_layout.h"
+#include "engine/ops/cpu/cpu_ops.h"
+#include "engine/schedule/planner.h"
+#include "engine/state/host_state.h"
+#include "server/base/errors.h"
+
+namespace millrace {
+namespace {
+
+// The rest is for the system, the daemon and the process itself.
+constexpr double kShareOfNode = 0.9;
+
+std::string Bytes(int64_t bytes) {
+  return absl::StrFormat("%d bytes (%.2f GiB)", bytes,
+                         static_cast<double>(bytes) / (int64_t{1} << 30));
+}
+
+absl::Status Insufficient(ErrorReason reason, const std::string& field,
+                          const std::string& message) {
+  return WithPreconditionFailure(MakeError(reason, absl::StrCat(field, ": ", message)),
+                                 ErrorReasonName(reason), field, message);
+}
+
+ScheduledModel MakeScheduledModel(const TrainSpec& spec, const ModelSpec& model,
+                                  const StepShape& shape) {
+  ScheduledModel scheduled{
+      .spec = model, .layouts = MakeSlabLayouts(model), .compute_dtype = *spec.compute};
+  for (const SlabLayout& layout : scheduled.layouts) {
+    scheduled.gradient_dtypes.push_back(GradientDType(layout, *spec.compute));
+  }
+  ThreadPool pool(static_cast<int>(*spec.threads));
+  scheduled.ops_workspace_bytes =
+      CreateCpuOps(*spec.compute, &pool)->WorkspaceBytes(MakeOpsLimits(model, shape));
+  return scheduled;
+}
+
+}  // namespace
+
+int64_t NodeMemoryBytes() {
+  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::ifstream limit("/sys/fs/cgroup/memory.max");
+  int64_t limit_bytes = 0;
+  // `max` where there is no limit.
+  if (limit >> limit_bytes) bytes = std::min(bytes, limit_bytes);
+  return bytes;
+}
+
+int64_t HostStateBytes(const TrainSpec& resolved, const ModelSpec& model) {
+  int64_t bytes = 0;
+  for (const MemoryPool& pool :
+       HostStateMemory(MakeSlabLayouts(model), resolved.recipe, *resolved.compute)) {
+    bytes += pool.bytes;
+  }
+  return bytes;
+}
+
+absl::Status CheckMemory(const TrainSpec& resolved, const ModelSpec& model, const StepShape& shape,
+                         int64_t node_bytes) {
+  const int64_t usable_bytes = static_cast<int64_t>(kShareOfNode * static_cast<double>(node_bytes));
+  const int64_t host_bytes = HostStateBytes(resolved, model);
+  const std::string takes = absl::StrCat(
+      "parameters, optimizer state and gradients of this model take ", Bytes(host_bytes), ", ");
+  if (resolved.host_budget_bytes && host_bytes > *resolved.host_budget_bytes) {
+    return Insufficient(
+        ErrorReason::kHostMemoryInsufficient, "spec.memory.host_budget",
+        absl::StrCat(takes, host_bytes - *resolved.host_budget_bytes,
+                     " bytes more than the budget of ", Bytes(*resolved.host_budget_bytes),
+                     "; raise it or make the model smaller"));
+  }
+  if (host_bytes > usable_bytes) {
+    return Insufficient(
+        ErrorReason::kHostMemoryInsufficient, "spec.model.config",
+        absl::StrCat(takes, host_bytes - usable_bytes, " bytes more than the ", Bytes(usable_bytes),
+                     " that this node can give; make the model smaller"));
+  }
+  // On a CPU the device's memory comes out of the same.
+  const int64_t left_bytes = usable_bytes - host_bytes;
+  const bool has_budget = resolved.device_budget_bytes.has_value();
+  const int64_t device_bytes =
+      std::min(resolved.device_budget_bytes.value_or(left_bytes), left_bytes);
+  const absl::Status planned = MakePlan(MakeScheduledModel(resolved, model, shape), shape,
+                                        /*unified=*/true, static_cast<size_t>(device_bytes))
+                                   .status();
+  if (!absl::IsResourceExhausted(planned)) return planned;
+  return Insufficient(ErrorReason::kDeviceMemoryInsufficient,
+                      has_budget ? "spec.memory.device_budget" : "spec.train.tokens_per_step",
+                      std::string(planned.message()));
+}
+
+}  // namespace millrace

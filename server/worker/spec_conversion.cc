@@ -1,0 +1,212 @@
+#include "server/worker/spec_conversion.h"
+
+#include <cmath>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+
+namespace millrace {
+namespace {
+
+// Doubles hold every integer up to this.
+constexpr double kLargestExactInteger = 9007199254740992.0;
+
+nlohmann::json ToJson(const google::protobuf::Value& value);
+
+nlohmann::json ToJson(const google::protobuf::Struct& value) {
+  nlohmann::json object = nlohmann::json::object();
+  for (const auto& [name, field] : value.fields()) object[name] = ToJson(field);
+  return object;
+}
+
+nlohmann::json ToJson(const google::protobuf::Value& value) {
+  switch (value.kind_case()) {
+    case google::protobuf::Value::kNumberValue: {
+      const double number = value.number_value();
+      if (std::trunc(number) == number && std::abs(number) <= kLargestExactInteger) {
+        return static_cast<int64_t>(number);
+      }
+      return number;
+    }
+    case google::protobuf::Value::kStringValue:
+      return value.string_value();
+    case google::protobuf::Value::kBoolValue:
+      return value.bool_value();
+    case google::protobuf::Value::kStructValue:
+      return ToJson(value.struct_value());
+    case google::protobuf::Value::kListValue: {
+      nlohmann::json list = nlohmann::json::array();
+      for (const auto& item : value.list_value().values()) list.push_back(ToJson(item));
+      return list;
+    }
+    case google::protobuf::Value::kNullValue:
+    case google::protobuf::Value::KIND_NOT_SET:
+      break;
+  }
+  return nullptr;
+}
+
+template <typename T>
+struct Named {
+  const char* name;
+  T value;
+};
+
+constexpr Named<ScheduleKind> kSchedules[] = {{"cosine", ScheduleKind::kCosine},
+                                              {"constant", ScheduleKind::kConstant},
+                                              {"linear", ScheduleKind::kLinear},
+                                              {"wsd", ScheduleKind::kWsd}};
+constexpr Named<Recipe> kRecipes[] = {{"full", Recipe::kFull}, {"fp32", Recipe::kFp32}};
+constexpr Named<DType> kComputeTypes[] = {{"bf16", DType::kBF16}, {"f32", DType::kF32}};
+constexpr Named<int> kOptimizers[] = {{"adamw", 0}};
+
+// The value called `name`; none for an empty or unknown name, the latter with a problem.
+template <typename T, size_t kCount>
+std::optional<T> ValueOf(const Named<T> (&table)[kCount], const std::string& name,
+                         absl::string_view field, std::vector<FieldProblem>* problems) {
+  if (name.empty()) return std::nullopt;
+  for (const Named<T>& row : table) {
+    if (name == row.name) return row.value;
+  }
+  const std::string known =
+      absl::StrJoin(std::begin(table), std::end(table), ", ",
+                    [](std::string* out, const Named<T>& row) { absl::StrAppend(out, row.name); });
+  problems->push_back({std::string(field), absl::StrCat("`", name, "` is unknown; use ",
+                                                        kCount > 1 ? "one of " : "", known)});
+  return std::nullopt;
+}
+
+template <typename T, size_t kCount>
+const char* NameIn(const Named<T> (&table)[kCount], T value) {
+  for (const Named<T>& row : table) {
+    if (row.value == value) return row.name;
+  }
+  return "";
+}
+
+void ConvertTrain(const v1::TrainSpec& from, TrainSpec* to, std::vector<FieldProblem>* problems) {
+  to->steps = from.steps();
+  to->tokens_per_step = from.tokens_per_step();
+  if (from.has_tokens_per_micro_batch()) to->tokens_per_micro_batch = from.tokens_per_micro_batch();
+  if (from.has_seed()) to->seed = from.seed();
+  if (from.has_clip_norm()) to->clip_norm = from.clip_norm();
+  if (from.has_threads()) to->threads = from.threads();
+
+  const v1::OptimizerSpec& optimizer = from.optimizer();
+  ValueOf(kOptimizers, optimizer.name(), "train.optimizer.name", problems);
+  if (optimizer.has_learning_rate()) to->learning_rate = optimizer.learning_rate();
+  if (optimizer.betas_size() == 2) {
+    to->adamw.beta1 = optimizer.betas(0);
+    to->adamw.beta2 = optimizer.betas(1);
+  } else if (optimizer.betas_size() != 0) {
+    problems->push_back({"train.optimizer.betas",
+                         absl::StrCat(optimizer.betas_size(), " given; give two, as [0.9, 0.95]")});
+  }
+  if (optimizer.has_epsilon()) to->adamw.epsilon = optimizer.epsilon();
+  if (optimizer.has_weight_decay()) to->adamw.weight_decay = optimizer.weight_decay();
+
+  const v1::ScheduleSpec& schedule = from.schedule();
+  to->schedule =
+      ValueOf(kSchedules, schedule.name(), "train.schedule.name", problems).value_or(to->schedule);
+  if (schedule.has_warmup_steps()) to->warmup_steps = schedule.warmup_steps();
+  if (schedule.has_final_ratio()) to->final_ratio = schedule.final_ratio();
+  if (schedule.has_decay_steps()) to->decay_steps = schedule.decay_steps();
+}
+
+}  // namespace
+
+std::string StructToJson(const google::protobuf::Struct& value) { return ToJson(value).dump(); }
+
+TrainSpec ToTrainSpec(const v1::JobSpec& spec, const std::string& data_path,
+                      std::vector<FieldProblem>* problems) {
+  TrainSpec result;
+  if (spec.model().has_config()) result.model_config_json = StructToJson(spec.model().config());
+  if (!spec.tokenizer().empty()) result.tokenizer = spec.tokenizer();
+  result.data_path = data_path;
+  if (spec.data().has_eval_fraction()) result.eval_fraction = spec.data().eval_fraction();
+  result.sequence_length = spec.data().sequence_length();
+  ConvertTrain(spec.train(), &result, problems);
+
+  result.recipe = ValueOf(kRecipes, spec.precision().recipe(), "precision.recipe", problems)
+                      .value_or(result.recipe);
+  result.compute =
+      ValueOf(kComputeTypes, spec.precision().compute(), "precision.compute", problems);
+
+  const v1::MemorySpec& memory = spec.memory();
+  if (memory.has_device_budget_bytes()) result.device_budget_bytes = memory.device_budget_bytes();
+  if (memory.has_host_budget_bytes()) result.host_budget_bytes = memory.host_budget_bytes();
+
+  const v1::CheckpointSpec& checkpoint = spec.checkpoint();
+  if (checkpoint.has_every_steps()) result.checkpoint_every_steps = checkpoint.every_steps();
+  if (checkpoint.has_keep_last()) result.keep_last = checkpoint.keep_last();
+  if (checkpoint.has_keep_best()) result.keep_best = checkpoint.keep_best();
+
+  const v1::EvaluationSpec& evaluation = spec.evaluation();
+  if (evaluation.has_every_steps()) result.evaluate_every_steps = evaluation.every_steps();
+  if (evaluation.has_max_sequences()) result.evaluate_max_sequences = evaluation.max_sequences();
+
+  const v1::SampleSpec& sample = spec.sample();
+  if (sample.has_every_steps()) result.sample_every_steps = sample.every_steps();
+  result.prompts.assign(sample.prompts().begin(), sample.prompts().end());
+  if (sample.has_max_tokens()) result.sample_max_tokens = sample.max_tokens();
+  if (sample.has_temperature()) result.temperature = sample.temperature();
+  if (sample.has_top_k()) result.top_k = sample.top_k();
+  return result;
+}
+
+v1::JobSpec FillIn(v1::JobSpec spec, const TrainSpec& resolved) {
+  spec.set_tokenizer(resolved.tokenizer);
+  spec.mutable_data()->set_eval_fraction(resolved.eval_fraction);
+
+  v1::TrainSpec* train = spec.mutable_train();
+  if (resolved.tokens_per_micro_batch) {
+    train->set_tokens_per_micro_batch(*resolved.tokens_per_micro_batch);
+  }
+  train->set_seed(resolved.seed);
+  train->set_clip_norm(resolved.clip_norm);
+  if (resolved.threads) train->set_threads(static_cast<int32_t>(*resolved.threads));
+  v1::OptimizerSpec* optimizer = train->mutable_optimizer();
+  optimizer->set_name(kOptimizers[0].name);
+  optimizer->set_learning_rate(resolved.learning_rate);
+  optimizer->clear_betas();
+  optimizer->add_betas(resolved.adamw.beta1);
+  optimizer->add_betas(resolved.adamw.beta2);
+  optimizer->set_epsilon(resolved.adamw.epsilon);
+  optimizer->set_weight_decay(resolved.adamw.weight_decay);
+  v1::ScheduleSpec* schedule = train->mutable_schedule();
+  schedule->set_name(NameIn(kSchedules, resolved.schedule));
+  schedule->set_warmup_steps(resolved.warmup_steps);
+  schedule->set_final_ratio(resolved.final_ratio);
+  if (resolved.decay_steps) schedule->set_decay_steps(*resolved.decay_steps);
+
+  spec.mutable_precision()->set_recipe(NameIn(kRecipes, resolved.recipe));
+  if (resolved.compute)
+    spec.mutable_precision()->set_compute(NameIn(kComputeTypes, *resolved.compute));
+
+  v1::CheckpointSpec* checkpoint = spec.mutable_checkpoint();
+  if (resolved.checkpoint_every_steps) {
+    checkpoint->set_every_steps(*resolved.checkpoint_every_steps);
+  }
+  checkpoint->set_keep_last(static_cast<int32_t>(resolved.keep_last));
+  checkpoint->set_keep_best(static_cast<int32_t>(resolved.keep_best));
+
+  v1::EvaluationSpec* evaluation = spec.mutable_evaluation();
+  if (resolved.evaluate_every_steps) evaluation->set_every_steps(*resolved.evaluate_every_steps);
+  evaluation->set_max_sequences(static_cast<int32_t>(resolved.evaluate_max_sequences));
+
+  if (resolved.sample_every_steps > 0) {
+    v1::SampleSpec* sample = spec.mutable_sample();
+    sample->set_every_steps(resolved.sample_every_steps);
+    sample->set_max_tokens(static_cast<int32_t>(resolved.sample_max_tokens));
+    sample->set_temperature(resolved.temperature);
+    sample->set_top_k(static_cast<int32_t>(resolved.top_k));
+  }
+  return spec;
+}
+
+}  // namespace millrace
