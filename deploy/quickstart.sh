@@ -45,8 +45,7 @@ start_daemon() {
   port=$(free_port)
   export MILLRACE_SERVER=127.0.0.1:$port
   bazel-bin/server/millraced --data_dir="$data/node" --listen="$MILLRACE_SERVER" \
-    --http_listen="127.0.0.1:$(free_port)" \
-    --worker_binary="$PWD/bazel-bin/server/worker/millrace-worker" >"$out/millraced.log" 2>&1 &
+    --http_listen="127.0.0.1:$(free_port)" >"$out/millraced.log" 2>&1 &
   daemon_pid=$!
   for _ in $(seq 100); do
     millrace info >/dev/null 2>&1 && return 0
