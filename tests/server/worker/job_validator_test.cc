@@ -1,0 +1,143 @@
+#include "server/worker/job_validator.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "engine/base/file.h"
+#include "proto/job_file/job_file.h"
+#include "server/base/errors.h"
+#include "tests/server/worker/temp_folder.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kJob[] = R"(
+name: tiny
+model: {config: {model_type: llama, hidden_size: 64, num_hidden_layers: 2, num_attention_heads: 4,
+                 intermediate_size: 128, max_position_embeddings: 128}}
+data: {train: datasets/plays, sequence_length: 64}
+train: {steps: 10, tokens_per_step: 256}
+)";
+
+class JobValidatorTest : public ::testing::Test {
+ protected:
+  JobValidatorTest() {
+    store_ = *DatasetStore::Open({.folder = MakeTempFolder()});
+    AddDataset("plays", std::string(10'000, 'a'), true);
+    AddDataset("short", std::string(100, 'a'), true);
+    AddDataset("half", std::string(10'000, 'a'), false);
+  }
+
+  void AddDataset(const std::string& id, const std::string& content, bool finalize) {
+    Sha256 hash;
+    hash.Update(content);
+    ASSERT_TRUE(
+        store_->Create(id, {{"a.txt", static_cast<int64_t>(content.size()), hash.Finish()}}).ok());
+    auto upload = store_->OpenUpload(id, "a.txt", 0);
+    ASSERT_TRUE(upload.ok());
+    ASSERT_TRUE((*upload)->Append(content).ok());
+    ASSERT_TRUE((*upload)->Finish().ok());
+    if (finalize) {
+      ASSERT_TRUE(store_->Finalize(id).ok());
+    }
+  }
+
+  // The job with `from` replaced by `to` in its file.
+  absl::StatusOr<v1::JobSpec> Judge(const std::string& from = "", const std::string& to = "") {
+    const std::string text =
+        from.empty() ? std::string(kJob) : absl::StrReplaceAll(kJob, {{from, to}});
+    EXPECT_TRUE(from.empty() || absl::StrContains(kJob, from));
+    auto spec = ParseJobFile(text);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    JobValidator validator({.datasets = store_.get(), .cores = 2, .memory_bytes = memory_bytes_});
+    return validator.ResolveAndValidate(*spec);
+  }
+
+  void ExpectRefused(const absl::StatusOr<v1::JobSpec>& result, const std::string& reason,
+                     const std::string& field, const std::string& words) {
+    EXPECT_EQ(ReasonOf(result.status()), reason) << result.status();
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr(words));
+    if (field.empty()) return;
+    bool found = false;
+    for (const FieldViolation& violation : FieldViolationsOf(result.status())) {
+      found = found || violation.field == field;
+    }
+    EXPECT_TRUE(found) << field << " is not to blame in " << result.status();
+  }
+
+  int64_t memory_bytes_ = int64_t{4} << 30;
+  std::unique_ptr<DatasetStore> store_;
+};
+
+TEST_F(JobValidatorTest, FillsInAllThatFixesTheNumbers) {
+  auto spec = Judge();
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->train().threads(), 2);
+  EXPECT_EQ(spec->train().tokens_per_micro_batch(), 256);
+  EXPECT_FALSE(spec->precision().compute().empty());
+  JobValidator validator({.datasets = store_.get(), .cores = 8, .memory_bytes = memory_bytes_});
+  auto again = validator.ResolveAndValidate(*spec);
+  ASSERT_TRUE(again.ok());
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*spec, *again));
+}
+
+TEST_F(JobValidatorTest, RefusesValuesThatCannotBe) {
+  ExpectRefused(Judge("steps: 10", "steps: 0"), "CONFIG_INVALID", "spec.train.steps", "0");
+  ExpectRefused(Judge("tokens_per_step: 256", "tokens_per_step: 100"), "CONFIG_INVALID",
+                "spec.train.tokens_per_step", "100 is not a multiple of data.sequence_length (64)");
+  ExpectRefused(Judge("steps: 10", "steps: 10, schedule: {name: step}"), "CONFIG_INVALID",
+                "spec.train.schedule.name", "`step` is unknown");
+  ExpectRefused(Judge("datasets/plays", "/etc/passwd"), "CONFIG_INVALID", "spec.data.train",
+                "is no dataset");
+}
+
+TEST_F(JobValidatorTest, NamesAllThatIsWrongAtOnce) {
+  const absl::Status status =
+      Judge("steps: 10, tokens_per_step: 256", "steps: -1, tokens_per_step: 0, clip_norm: -2")
+          .status();
+  EXPECT_GE(FieldViolationsOf(status).size(), 3) << status;
+}
+
+TEST_F(JobValidatorTest, RefusesAModelThatCannotBeBuilt) {
+  ExpectRefused(Judge("num_attention_heads: 4", "num_attention_heads: 5"), "MODEL_INVALID", "",
+                "spec.model.config.");
+  ExpectRefused(Judge("model_type: llama", "model_type: mamba"), "MODEL_UNSUPPORTED",
+                "spec.model.config.model_type", "mamba");
+  ExpectRefused(Judge("sequence_length: 64}", "sequence_length: 256}"), "MODEL_INVALID",
+                "spec.data.sequence_length", "max_position_embeddings (128)");
+}
+
+TEST_F(JobValidatorTest, RefusesADatasetThatCannotBeUsed) {
+  ExpectRefused(Judge("datasets/plays", "datasets/poems"), "DATASET_NOT_FOUND", "",
+                "datasets/poems");
+  ExpectRefused(Judge("datasets/plays", "datasets/half"), "DATASET_INVALID", "spec.data.train",
+                "still being uploaded");
+  ExpectRefused(Judge("datasets/plays", "datasets/short"), "DATASET_INVALID",
+                "spec.data.sequence_length", "101 tokens");
+}
+
+TEST_F(JobValidatorTest, RefusesWhatDoesNotFitInMemory) {
+  ExpectRefused(Judge("train: {", "memory: {host_budget: 1MiB}\ntrain: {"),
+                "HOST_MEMORY_INSUFFICIENT", "", "bytes more than the budget of 1048576 bytes");
+  ExpectRefused(Judge("train: {", "memory: {device_budget: 1000}\ntrain: {"),
+                "DEVICE_MEMORY_INSUFFICIENT", "", "more than the budget of 1000");
+  memory_bytes_ = 1 << 20;
+  ExpectRefused(Judge(), "HOST_MEMORY_INSUFFICIENT", "", "that this node can give");
+}
+
+TEST_F(JobValidatorTest, RefusesAStepThatNoMachineCanMake) {
+  ExpectRefused(Judge("tokens_per_step: 256", "tokens_per_step: 64000000000"), "CONFIG_INVALID",
+                "spec.train.tokens_per_step", "too many for one step");
+}
+
+}  // namespace
+}  // namespace millrace
