@@ -118,9 +118,34 @@ PassContext Executor::Context(const Schedule& schedule, const Instruction& instr
 }
 
 SlabGradient Executor::Gradient(const Schedule& schedule, const Instruction& instruction) {
-  return {.data = Address(schedule, instruction.gradient),
-          .dtype = AccumulatorDType(model_, plan_.shape, instruction.unit),
-          .accumulate = !instruction.first_gradient};
+  const SlabGradient gradient{.data = Address(schedule, instruction.gradient),
+                              .dtype = AccumulatorDType(model_, plan_.shape, instruction.unit),
+                              .accumulate = !instruction.first_gradient};
+  const bool shared = schedule.buffers[instruction.gradient].kind == BufferKind::kAccumulator;
+  if (shared && instruction.first_gradient) {
+    ClearBetween(stream(instruction.stream), model_.layouts[instruction.unit], gradient,
+                 [](const TensorLayout&) { return true; });
+  }
+  return gradient;
+}
+
+void Executor::ClearBetween(Stream& stream, const SlabLayout& layout, const SlabGradient& gradient,
+                            absl::FunctionRef<bool(const TensorLayout&)> written) {
+  const size_t size = SizeOf(gradient.dtype);
+  int64_t end = 0;
+  const auto clear_to = [&](int64_t begin) {
+    if (begin > end) {
+      device_.Clear(stream,
+                    static_cast<std::byte*>(gradient.data) + static_cast<size_t>(end) * size,
+                    static_cast<size_t>(begin - end) * size);
+    }
+  };
+  for (const TensorLayout& tensor : layout.tensors) {
+    if (!written(tensor)) continue;
+    clear_to(tensor.offset);
+    end = tensor.offset + tensor.count();
+  }
+  clear_to(layout.count);
 }
 
 void Executor::Issue(const Schedule& schedule, const Instruction& instruction, Pass& pass) {
@@ -303,6 +328,11 @@ void Executor::Head(const Schedule& schedule, const Instruction& instruction, Pa
   const SlabGradient tied_gradient{.data = Address(schedule, instruction.tied_gradient),
                                    .dtype = model_.gradient_dtypes[0],
                                    .accumulate = gradient.accumulate};
+  if (tied && !plan_.unified && instruction.first_gradient) {
+    ClearBetween(
+        stream(instruction.stream), model_.layouts[0], tied_gradient,
+        [](const TensorLayout& tensor) { return tensor.role == TensorRole::kTokenEmbedding; });
+  }
   HeadForwardBackward(
       context, weights, loss, input, scratch, Address(schedule, instruction.output),
       {.slab = gradient,
