@@ -57,7 +57,9 @@ absl::Status JobManager::Start() {
       live_workers_[id] = attempt;
     }
     if (launcher_->Adopt(id, attempt)) {
-      PassOnRequest(id, stored.job.state());
+      // Read again: a request may have come before there was anyone to pass it on to.
+      MILLRACE_ASSIGN_OR_RETURN(const StoredJob now, store_->GetJob(id));
+      PassOnRequest(id, now.job.state());
     } else {
       WorkerExited(id, attempt, {"it was gone when the daemon started", v1::REASON_CRASH});
     }

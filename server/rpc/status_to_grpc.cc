@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMaxMessageBytes = 2048;
 // One violation's description; with the cap on their number, details stay below 8 KiB.
-constexpr size_t kMaxDescriptionBytes = 320;
+constexpr size_t kMaxDescriptionBytes = 280;
 
 std::string Cut(const std::string& text, size_t limit) {
   if (text.size() <= limit) return text;
