@@ -212,8 +212,10 @@ absl::StatusOr<ParsedCommandLine> ParseCommandLine(const std::vector<std::string
   std::map<std::string, std::string> flags;
   std::vector<std::pair<const Setting*, CLI::Option*>> options;
   for (const Setting& setting : kSettings) {
-    options.push_back({&setting, app.add_option(absl::StrCat("--", setting.name),
-                                                flags[setting.name], setting.help)});
+    CLI::Option* option =
+        app.add_option(absl::StrCat("--", setting.name), flags[setting.name], setting.help);
+    option->take_last();
+    options.push_back({&setting, option});
   }
   try {
     // CLI11 takes them from the back.

@@ -9,7 +9,6 @@
 #include "absl/time/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
-#include "engine/data/documents.h"
 #include "server/base/resource_names.h"
 #include "server/base/version.h"
 #include "server/jobs/state_machine.h"
@@ -51,12 +50,6 @@ absl::Status Daemon::Open() {
     auto names = manager_->JobsThatNeed(DatasetName(id));
     // A store that cannot be read keeps the dataset.
     return names.ok() ? *std::move(names) : std::vector<std::string>{"a job"};
-  };
-  datasets.count_documents = [](const std::string& folder,
-                                const std::vector<std::string>&) -> absl::StatusOr<int64_t> {
-    // The folder holds these files and no others.
-    MILLRACE_ASSIGN_OR_RETURN(const DocumentCounts counts, CheckDocuments(folder));
-    return counts.documents;
   };
   MILLRACE_ASSIGN_OR_RETURN(datasets_, DatasetStore::Open(std::move(datasets)));
 

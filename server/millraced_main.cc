@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <string>
@@ -60,6 +61,8 @@ int Main(const std::vector<std::string>& arguments) {
   sigaddset(&signals, SIGINT);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  // Errors that matter come back as statuses; gRPC would print them a second time.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 
   const absl::StatusOr<ParsedCommandLine> parsed = ParseCommandLine(arguments);
   if (!parsed.ok()) {

@@ -2,7 +2,9 @@
 
 #include <civetweb.h>
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -36,6 +38,14 @@ int RefuseMethod(mg_connection* connection) {
 // It would print to standard error of its own accord; errors are told by what Start() returns.
 int KeepQuiet(const mg_connection* connection, const char* message) { return 1; }
 
+// Connects and hangs up.
+void Connect(const HostAndPort& remote) {
+  char error[128];
+  mg_connection* connection =
+      mg_connect_client(remote.host.c_str(), remote.port, /*use_ssl=*/0, error, sizeof(error));
+  if (connection != nullptr) mg_close_connection(connection);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& listen,
@@ -63,7 +73,18 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
 }
 
 HttpServer::~HttpServer() {
-  if (context_ != nullptr) mg_stop(context_);
+  if (context_ == nullptr) return;
+  // CivetWeb looks whether it is to stop only when somebody connects, or every two seconds.
+  std::atomic<bool> stopped = false;
+  std::thread stopper([&] {
+    mg_stop(context_);
+    stopped = true;
+  });
+  while (!stopped) {
+    Connect(SplitAddress(address_));
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  stopper.join();
 }
 
 int HttpServer::HandleMetrics(mg_connection* connection, void* self) {
