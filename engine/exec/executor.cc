@@ -196,6 +196,7 @@ void Executor::Issue(const Schedule& schedule, const Instruction& instruction, P
       return;
     case Opcode::kGradientNorm:
       on.RunOnHost([this, unit, &pass] {
+        state_.ClearGradientPadding(unit);
         pass.norm_sum += GradientSumOfSquares(state_, unit, pool_);
         return absl::OkStatus();
       });

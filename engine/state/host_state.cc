@@ -71,6 +71,21 @@ DType HostState::gradient_dtype(int unit) const {
   return GradientDType(layouts_[unit], compute_dtype_);
 }
 
+void HostState::ClearGradientPadding(int unit) {
+  const size_t element = SizeOf(gradient_dtype(unit));
+  std::byte* gradient = units_[unit].gradient.data();
+  const auto clear = [&](int64_t begin, int64_t end) {
+    std::memset(gradient + static_cast<size_t>(begin) * element, 0,
+                static_cast<size_t>(end - begin) * element);
+  };
+  int64_t done = 0;
+  for (const TensorLayout& tensor : layouts_[unit].tensors) {
+    clear(done, tensor.offset);
+    done = tensor.offset + tensor.count();
+  }
+  clear(done, count(unit));
+}
+
 void HostState::ReadMaster(int unit, int64_t offset, absl::Span<float> values) const {
   const Unit& slabs = units_[unit];
   if (!split()) {

@@ -75,13 +75,16 @@ class HostState {
   }
 
   // Where the step's gradient lands: count(unit) elements of gradient_dtype(unit), 4 KiB aligned.
-  // Padding must stay zero.
+  // What is not part of a tensor must be zero when the norm is taken: ClearGradientPadding.
   void* Gradient(int unit) { return units_[unit].gradient.data(); }
   const void* Gradient(int unit) const { return units_[unit].gradient.data(); }
   DType gradient_dtype(int unit) const;
   size_t GradientBytes(int unit) const {
     return static_cast<size_t>(count(unit)) * SizeOf(gradient_dtype(unit));
   }
+
+  // Whoever lands whole slabs from memory that was used before calls this afterwards.
+  void ClearGradientPadding(int unit);
 
   // Weights as the optimizer sees them: f32 when !split(), else bf16 with low halves beside.
   void* weights(int unit) { return units_[unit].weights.data(); }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <vector>
@@ -70,6 +71,19 @@ TEST(HostStateTest, KeepsTheEmbeddingsGradientInF32) {
   ASSERT_TRUE(state.ok());
   EXPECT_EQ((*state)->gradient_dtype(0), DType::kF32);
   EXPECT_EQ((*state)->gradient_dtype(1), DType::kBF16);
+}
+
+TEST(HostStateTest, ClearsGradientsBetweenTensorsOnly) {
+  ThreadPool pool(1);
+  auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
+  ASSERT_TRUE(state.ok());
+  uint16_t* gradient = static_cast<uint16_t*>((*state)->Gradient(1));
+  std::fill_n(gradient, 4096, 1);
+  (*state)->ClearGradientPadding(1);
+  for (int i = 0; i < 4096; ++i) {
+    const bool part_of_tensor = i < 7 || (i >= 32 && i < 32 + 3000);
+    ASSERT_EQ(gradient[i], part_of_tensor ? 1 : 0) << i;
+  }
 }
 
 TEST(HostStateTest, SlabsLieOnPages) {
