@@ -15,6 +15,7 @@
 #include "engine/schedule/planner.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/failure.h"
+#include "engine/train/speed_of_light.h"
 #include "engine/train/system_memory.h"
 #include "nlohmann/json.hpp"
 
@@ -108,7 +109,7 @@ absl::Status MakeEngine(const StepShape& shape, StopControl& stop, RunSetup* run
       run->runner,
       StepRunner::Create(std::move(scheduled), *std::move(plan), run->device.get(), run->ops.get(),
                          run->pool.get(), run->state.get(), &stop.cancel_flag()));
-  run->peak_flops = MeasureMatmulPeak(*spec.compute, run->pool.get());
+  run->peak_flops = PeakFlops(*spec.compute, *run->pool);
   return absl::OkStatus();
 }
 

@@ -1,6 +1,11 @@
 #include "engine/train/speed_of_light.h"
 
 #include <cstddef>
+#include <map>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "engine/ops/cpu/cpu_ops.h"
 
 namespace millrace {
 
@@ -19,6 +24,15 @@ double NeededFlops(const ModelSpec& model, absl::Span<const MicroBatch> micro_ba
     }
   }
   return 6 * matrices * tokens + 12 * layers * static_cast<double>(model.query_size()) * pairs;
+}
+
+double PeakFlops(DType compute, ThreadPool& pool) {
+  static absl::Mutex mutex(absl::kConstInit);
+  static auto& measured = *new std::map<std::pair<DType, int>, double>();
+  absl::MutexLock lock(&mutex);
+  const auto [entry, is_new] = measured.try_emplace({compute, pool.threads()}, 0.0);
+  if (is_new) entry->second = MeasureMatmulPeak(compute, &pool);
+  return entry->second;
 }
 
 }  // namespace millrace

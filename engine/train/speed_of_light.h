@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "absl/types/span.h"
+#include "engine/base/dtype.h"
+#include "engine/base/thread_pool.h"
 #include "engine/data/batch.h"
 #include "engine/model/model_spec.h"
 
@@ -18,6 +20,10 @@ namespace millrace {
 // (Chowdhery et al. 2022, appendix B, with the causal half and document boundaries counted as they
 // are.)
 double NeededFlops(const ModelSpec& model, absl::Span<const MicroBatch> micro_batches);
+
+// Floating-point operations a second of large matrix products on this machine with these threads;
+// measured once a process.
+double PeakFlops(DType compute, ThreadPool& pool);
 
 }  // namespace millrace
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -138,8 +139,8 @@ TEST_F(TrainerTest, KeepsTheNewestAndTheBest) {
       best = event.step;
     }
   }
-  EXPECT_THAT(SavedSteps(), testing::IsSupersetOf({int64_t{12}, int64_t{10}, best}));
-  EXPECT_LE(SavedSteps().size(), 3u);
+  const std::set<int64_t> expected = {12, 10, best};
+  EXPECT_THAT(SavedSteps(), testing::UnorderedElementsAreArray(expected));
 }
 
 TEST_F(TrainerTest, CancelEndsWithoutACheckpoint) {
@@ -214,6 +215,7 @@ TEST_F(TrainerTest, BadInputIsNamedByItsField) {
 
   spec = spec_;
   spec.sequence_length = 128;
+  spec.tokens_per_micro_batch.reset();
   EXPECT_THAT(std::string(FailureOf(spec).message()),
               AllOf(HasSubstr("data.sequence_length: 128"), HasSubstr("(64)")));
 
