@@ -90,6 +90,9 @@ void JobManager::OnCommitted(const Committed& committed) {
 
 namespace {
 
+// Leaves room within a message, which holds 4 MiB.
+constexpr size_t kMaxPageBytes = 3 << 20;
+
 absl::Status DrainingError() {
   return WithRetryDelay(
       MakeError(ErrorReason::kDraining,
@@ -168,11 +171,17 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::ListJobs(const v1::ListJobsRequ
   MILLRACE_ASSIGN_OR_RETURN(std::vector<StoredJob> jobs,
                             store_->ListJobs(before_ordinal, states, size + 1));
   v1::ListJobsResponse response;
-  if (static_cast<int32_t>(jobs.size()) > size) {
-    jobs.pop_back();
-    response.set_next_page_token(EncodePageToken(absl::StrCat(jobs.back().ordinal), filter));
+  size_t page_bytes = 0;
+  int64_t last_ordinal = 0;
+  for (StoredJob& stored : jobs) {
+    page_bytes += stored.job.ByteSizeLong();
+    if (response.jobs_size() == size || (response.jobs_size() > 0 && page_bytes > kMaxPageBytes)) {
+      response.set_next_page_token(EncodePageToken(absl::StrCat(last_ordinal), filter));
+      break;
+    }
+    last_ordinal = stored.ordinal;
+    *response.add_jobs() = std::move(stored.job);
   }
-  for (StoredJob& stored : jobs) *response.add_jobs() = std::move(stored.job);
   return response;
 }
 
@@ -188,7 +197,9 @@ absl::Status JobManager::DeleteJob(const std::string& job_id) {
     MILLRACE_ASSIGN_OR_RETURN(trash, MoveJobToTrash(options_.paths, job_id));
     return t.Delete(stored);
   }));
-  return RemoveFolder(trash);
+  // The job is gone. What cannot be removed now is once the daemon starts again.
+  RemoveFolder(trash).IgnoreError();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Job> JobManager::CancelJob(const std::string& job_id) {

@@ -108,6 +108,24 @@ TEST_F(JobManagerTest, ListsNewestFirstInPagesThatNeitherRepeatNorSkip) {
   EXPECT_EQ(pages, 3);
 }
 
+TEST_F(JobManagerTest, PagesOfLargeJobsStayBelowTheLimitOfAMessage) {
+  for (const char* id : {"a", "b", "c"}) {
+    v1::CreateJobRequest request = MakeCreateRequest(id);
+    request.mutable_spec()->mutable_sample()->add_prompts(std::string(2 << 20, 'x'));
+    ASSERT_TRUE(manager_->CreateJob(request).ok());
+  }
+  v1::ListJobsRequest request;
+  std::string names;
+  do {
+    const auto response = manager_->ListJobs(request);
+    ASSERT_TRUE(response.ok()) << response.status();
+    EXPECT_LT(response->ByteSizeLong(), 4u << 20);
+    for (const Job& job : response->jobs()) absl::StrAppend(&names, job.name().substr(5));
+    request.set_page_token(response->next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_EQ(names, "cba");
+}
+
 TEST_F(JobManagerTest, PageTokenOfAnotherFilterIsRefused) {
   for (const char* id : {"a", "b", "c"}) CreateJob(id);
   v1::ListJobsRequest request;
