@@ -14,8 +14,8 @@ Split Split::Make(int64_t sequences, double eval_fraction) {
   split.eval_.reserve(count);
   for (int64_t k = 0; k < count; ++k) {
     // The middle of the k-th of `count` equal parts of the stream.
-    split.eval_.push_back(
-        static_cast<int64_t>(static_cast<__int128>(2 * k + 1) * sequences / (2 * count)));
+    const __int128 middle = (static_cast<__int128>(2) * k + 1) * sequences;
+    split.eval_.push_back(static_cast<int64_t>(middle / count / 2));
   }
   return split;
 }

@@ -8,13 +8,13 @@ namespace millrace {
 namespace {
 
 // Philox blocks made at a time; a block is four words, which become four numbers.
-constexpr int kBlocks = 64;
+constexpr int64_t kBlocks = 64;
 
 // Words of Philox4x32-10 (engine/base/random.h) for counters first_block + [0, kBlocks).
 __attribute__((always_inline)) inline void PhiloxBlocks(uint64_t key, uint64_t stream,
                                                         uint64_t first_block,
                                                         uint32_t (&c)[4][kBlocks]) {
-  for (int i = 0; i < kBlocks; ++i) {
+  for (int64_t i = 0; i < kBlocks; ++i) {
     const uint64_t counter = first_block + static_cast<uint64_t>(i);
     c[0][i] = static_cast<uint32_t>(counter);
     c[1][i] = static_cast<uint32_t>(counter >> 32);
@@ -23,7 +23,7 @@ __attribute__((always_inline)) inline void PhiloxBlocks(uint64_t key, uint64_t s
   }
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < kBlocks; ++i) {
+    for (int64_t i = 0; i < kBlocks; ++i) {
       const uint64_t p0 = uint64_t{0xD2511F53u} * c[0][i], p1 = uint64_t{0xCD9E8D57u} * c[2][i];
       const uint32_t c1 = c[1][i], c3 = c[3][i];
       c[0][i] = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
@@ -82,16 +82,16 @@ __attribute__((always_inline)) inline void NormalBlocks(uint64_t seed, uint64_t 
                                                         float* out) {
   uint32_t words[4][kBlocks];
   PhiloxBlocks(seed, stream, first_block, words);
-  for (int pair = 0; pair < 2; ++pair) {
+  for (int64_t pair = 0; pair < 2; ++pair) {
     float cosines[kBlocks], sines[kBlocks];
-    for (int i = 0; i < kBlocks; ++i) {
+    for (int64_t i = 0; i < kBlocks; ++i) {
       const float radius = __builtin_sqrtf(MinusTwoLog(words[2 * pair][i])) * deviation;
       float cosine, sine;
       CosSinTurn(words[2 * pair + 1][i], cosine, sine);
       cosines[i] = radius * cosine;
       sines[i] = radius * sine;
     }
-    for (int i = 0; i < kBlocks; ++i) {
+    for (int64_t i = 0; i < kBlocks; ++i) {
       out[4 * i + 2 * pair] = cosines[i];
       out[4 * i + 2 * pair + 1] = sines[i];
     }
