@@ -19,6 +19,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+constexpr int64_t kLength = 8;  // of a sequence
+
 // A token for each four digits.
 class NumberTokenizer : public Tokenizer {
  public:
@@ -74,19 +76,20 @@ class DataLoaderTest : public ::testing::Test {
   }
 
   static int NumberOf(const MicroBatch& batch, int64_t sequence) {
-    return (batch.inputs[8 * sequence] - 'A') * 26 + batch.inputs[8 * sequence + 1] - 'a';
+    return (batch.inputs[kLength * sequence] - 'A') * 26 + batch.inputs[kLength * sequence + 1] -
+           'a';
   }
   static std::vector<int> NumbersOf(const std::vector<MicroBatch>& batches) {
     std::vector<int> numbers;
     for (const MicroBatch& batch : batches) {
-      for (int64_t i = 0; i < batch.tokens() / 8; ++i) numbers.push_back(NumberOf(batch, i));
+      for (int64_t i = 0; i < batch.tokens() / kLength; ++i) numbers.push_back(NumberOf(batch, i));
     }
     return numbers;
   }
 
   static DataLoader Loader(const TokenStore& store, double eval_fraction, uint64_t seed) {
     absl::StatusOr<DataLoader> loader = DataLoader::Create(
-        store, {.sequence_length = 8, .eval_fraction = eval_fraction, .seed = seed});
+        store, {.sequence_length = kLength, .eval_fraction = eval_fraction, .seed = seed});
     EXPECT_TRUE(loader.ok()) << loader.status();
     return *std::move(loader);
   }
@@ -156,7 +159,7 @@ TEST_F(DataLoaderTest, AnEpochHasEachTrainingSequenceOnceAndNoEvaluationSequence
   EXPECT_EQ(evaluated.size(), 20);
   std::vector<std::vector<int>> epochs;
   for (int epoch = 0; epoch < 3; ++epoch) {
-    epochs.push_back(NumbersOf(loader.NextStep(180 * 8, 60 * 8)));
+    epochs.push_back(NumbersOf(loader.NextStep(180 * kLength, 60 * kLength)));
     EXPECT_EQ(loader.cursor(), (DataCursor{epoch + 1, 0}));
     std::set<int> seen(epochs.back().begin(), epochs.back().end());
     EXPECT_EQ(seen.size(), 180);
@@ -170,7 +173,7 @@ TEST_F(DataLoaderTest, NoTokenOfTheEvaluationSplitIsEverTrainedOn) {
   std::string text;
   for (int i = 1000; i < 3000; ++i) text += std::to_string(i);
   DataLoader loader = Loader(Store({text}, NumberTokenizer()), 0.3, 1);
-  const std::set<int32_t> train = TokensOf(loader.NextStep(loader.train_sequences() * 8, 8));
+  const std::set<int32_t> train = TokensOf(loader.NextStep(loader.train_sequences() * kLength, 8));
   const std::set<int32_t> eval = TokensOf(loader.EvaluationBatches(8, 1000));
   EXPECT_EQ(train.size(), loader.train_sequences() * 9);
   EXPECT_EQ(eval.size(), loader.eval_sequences() * 9);
@@ -184,13 +187,13 @@ TEST_F(DataLoaderTest, ResumesExactlyAtAnyPoint) {
   std::vector<DataCursor> cursors;
   for (int step = 0; step < 40; ++step) {
     cursors.push_back(whole.cursor());
-    steps.push_back(NumbersOf(whole.NextStep(7 * 8, 8)));
+    steps.push_back(NumbersOf(whole.NextStep(7 * kLength, 8)));
   }
   for (int step = 0; step < 40; ++step) {
     DataLoader resumed = Loader(store, 0.1, 3);
     ASSERT_TRUE(resumed.Seek(cursors[step]).ok());
     for (int next = step; next < std::min(step + 10, 40); ++next) {
-      EXPECT_EQ(NumbersOf(resumed.NextStep(7 * 8, 8)), steps[next]);
+      EXPECT_EQ(NumbersOf(resumed.NextStep(7 * kLength, 8)), steps[next]);
     }
   }
 }
@@ -198,8 +201,8 @@ TEST_F(DataLoaderTest, ResumesExactlyAtAnyPoint) {
 TEST_F(DataLoaderTest, AStepIsTheSameHoweverItIsDividedIntoMicroBatches) {
   const TokenStore& store = NumberedStore(53);
   DataLoader one = Loader(store, 0.1, 3), many = Loader(store, 0.1, 3);
-  const std::vector<MicroBatch> whole = one.NextStep(12 * 8, 12 * 8);
-  const std::vector<MicroBatch> parts = many.NextStep(12 * 8, 3 * 8);
+  const std::vector<MicroBatch> whole = one.NextStep(12 * kLength, 12 * kLength);
+  const std::vector<MicroBatch> parts = many.NextStep(12 * kLength, 3 * kLength);
   ASSERT_EQ(whole.size(), 1);
   ASSERT_EQ(parts.size(), 4);
   EXPECT_EQ(NumbersOf(whole), NumbersOf(parts));
@@ -216,7 +219,7 @@ TEST_F(DataLoaderTest, TheOrderDependsOnTheSeedAndEvaluationDoesNot) {
 
 TEST_F(DataLoaderTest, EvaluationTakesASpreadOfAtMostSoManySequences) {
   DataLoader loader = Loader(NumberedStore(200), 0.1, 5);
-  const std::vector<MicroBatch> batches = loader.EvaluationBatches(3 * 8, 5);
+  const std::vector<MicroBatch> batches = loader.EvaluationBatches(3 * kLength, 5);
   ASSERT_EQ(batches.size(), 2);
   EXPECT_EQ(batches[0].tokens(), 24);
   EXPECT_EQ(batches[1].tokens(), 16);
@@ -226,7 +229,7 @@ TEST_F(DataLoaderTest, EvaluationTakesASpreadOfAtMostSoManySequences) {
 
 TEST_F(DataLoaderTest, MoreSequencesAStepThanThereAreGoesRoundAgain) {
   DataLoader loader = Loader(NumberedStore(5), 0.0, 5);
-  const std::vector<int> numbers = NumbersOf(loader.NextStep(12 * 8, 4 * 8));
+  const std::vector<int> numbers = NumbersOf(loader.NextStep(12 * kLength, 4 * kLength));
   EXPECT_EQ(loader.cursor(), (DataCursor{2, 2}));
   std::map<int, int> counts;
   for (int number : numbers) ++counts[number];

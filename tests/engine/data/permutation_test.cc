@@ -45,7 +45,7 @@ TEST(Permutation, ReachesAllOrdersOfAFewElementsAboutEqually) {
     ++first[order[0]];
   }
   EXPECT_EQ(orders.size(), 24);
-  for (int count : first) EXPECT_NEAR(count, kEpochs / 4, 150);  // five deviations
+  for (int count : first) EXPECT_NEAR(count, kEpochs / 4.0, 150);  // five deviations
 }
 
 TEST(Permutation, NeighboursDoNotStayNeighbours) {
