@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -53,8 +54,10 @@ void LogObserver::OnCheckpoint(const CheckpointSaved& checkpoint) {
 }
 
 void LogObserver::OnSample(const Sample& sample) {
-  log_->info("{}", absl::StrFormat("sample after step %d: %s|%s", sample.step, sample.prompt,
-                                   sample.text));
+  // On one line, whatever is in it.
+  log_->info("{}", absl::StrFormat("sample after step %d: %s|%s", sample.step,
+                                   absl::Utf8SafeCEscape(sample.prompt),
+                                   absl::Utf8SafeCEscape(sample.text)));
 }
 
 void LogObserver::OnWarning(absl::string_view message) { log_->warn("{}", std::string(message)); }

@@ -80,7 +80,7 @@ WorkerExitCode Run(const Flags& flags, StopControl& stop, spdlog::logger& log) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app(kDescription);
+  CLI::App app(kDescription, "millrace-worker");
   app.footer("\n" + WorkerExitCodeHelp());
   auto* spec = app.add_option("--spec", flags.local.spec_path, "the job file (YAML)");
   auto* dir = app.add_option("--dir", flags.local.folder, "where checkpoints go");

@@ -16,15 +16,15 @@
 
 namespace millrace {
 
-// Stores reports as the job manager does: each sequence once, without gaps. For one job.
+// Stores reports as the job manager does: each sequence once, without gaps.
 class RecordingSink : public WorkerReportSink {
  public:
-  void ApplyReports(const std::string&, int32_t attempt, std::vector<v1::WorkerReport> reports,
+  void ApplyReports(const std::string& job_id, int32_t attempt, std::vector<v1::WorkerReport> reports,
                     ReportsDone done) override {
     absl::StatusOr<int64_t> answer;
     {
       absl::MutexLock lock(&mutex_);
-      int64_t& stored = stored_[attempt];
+      int64_t& stored = stored_[{job_id, attempt}];
       answer = stored;
       for (v1::WorkerReport& report : reports) {
         if (report.sequence() <= stored) {
@@ -78,6 +78,13 @@ class RecordingSink : public WorkerReportSink {
     return reports_;
   }
 
+  // Begins anew; what is stored of an attempt stays so.
+  void Forget() {
+    absl::MutexLock lock(&mutex_);
+    reports_.clear();
+    exits_.clear();
+  }
+
   std::vector<WorkerExit> exits() {
     absl::MutexLock lock(&mutex_);
     return exits_;
@@ -91,7 +98,7 @@ class RecordingSink : public WorkerReportSink {
   absl::Mutex mutex_;
   bool silent_ ABSL_GUARDED_BY(mutex_) = false;
   int duplicates_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<int32_t, int64_t> stored_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::pair<std::string, int32_t>, int64_t> stored_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::WorkerReport> reports_ ABSL_GUARDED_BY(mutex_);
   std::vector<WorkerExit> exits_ ABSL_GUARDED_BY(mutex_);
 };
