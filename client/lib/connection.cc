@@ -15,9 +15,9 @@
 namespace millrace {
 namespace {
 
-// A gRPC server that is not told otherwise permits one ping in five minutes, and answers more of
-// them with GOAWAY.
-constexpr int kKeepaliveMilliseconds = 5 * 60 * 1000 + 10 * 1000;
+// The daemon permits a ping every ten seconds, and answers more of them with GOAWAY. Between one and
+// the other a watcher learns within this time that its daemon's box is gone.
+constexpr int kKeepaliveMilliseconds = 60 * 1000;
 constexpr int kKeepaliveTimeoutMilliseconds = 20 * 1000;
 
 absl::Status CheckAddress(const std::string& address) {
