@@ -15,7 +15,7 @@ absl::Duration Backoff::Next(absl::Duration at_least) {
   return std::max(wait, at_least);
 }
 
-bool WaitUnlessStopped(std::stop_token stop, absl::Duration wait) {
+bool WaitUnlessStopped(const std::stop_token& stop, absl::Duration wait) {
   std::mutex mutex;
   std::condition_variable_any stopped;
   std::unique_lock<std::mutex> lock(mutex);

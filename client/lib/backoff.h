@@ -25,7 +25,7 @@ class Backoff {
 };
 
 // Returns after `wait`, or at once when `stop` is requested; false in the second case.
-bool WaitUnlessStopped(std::stop_token stop, absl::Duration wait);
+bool WaitUnlessStopped(const std::stop_token& stop, absl::Duration wait);
 
 }  // namespace millrace
 

@@ -15,8 +15,8 @@
 namespace millrace {
 namespace {
 
-// The daemon permits a ping every ten seconds, and answers more of them with GOAWAY. Between one and
-// the other a watcher learns within this time that its daemon's box is gone.
+// The daemon permits a ping every ten seconds, and answers more of them with GOAWAY. Between one
+// and the other a watcher learns within this time that its daemon's box is gone.
 constexpr int kKeepaliveMilliseconds = 60 * 1000;
 constexpr int kKeepaliveTimeoutMilliseconds = 20 * 1000;
 
