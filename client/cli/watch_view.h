@@ -41,6 +41,7 @@ class WatchView {
   v1::Job::State state_;
   // Of late steps, smoothed; for the time that is left.
   double step_seconds_ = 0;
+  int64_t steps_seen_ = 0;
   int64_t printed_step_ = 0;
   absl::Time printed_time_ = absl::InfinitePast();
 };

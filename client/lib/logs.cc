@@ -95,10 +95,25 @@ absl::Status ReadTail(Connection& connection, const std::string& name, int attem
   return status;
 }
 
+// The job, also when the daemon is just being restarted.
+absl::StatusOr<v1::Job> GetJobPatiently(Connection& connection, const std::string& name,
+                                        const ReconnectCallback& on_reconnect) {
+  absl::StatusOr<v1::Job> job;
+  absl::Status status = ResumeStream(
+      connection, on_reconnect,
+      [&](grpc::ClientContext*, bool*) {
+        job = connection.GetJob(name);
+        return job.status();
+      },
+      /*known_to_be_there=*/true);
+  if (!status.ok()) return status;
+  return job;
+}
+
 // Waits until an attempt after `attempt` has begun; 0 when the job ends without one.
 absl::StatusOr<int> NextAttempt(Connection& connection, const std::string& name, int attempt,
                                 const ReconnectCallback& on_reconnect) {
-  absl::StatusOr<v1::Job> job = connection.GetJob(name);
+  absl::StatusOr<v1::Job> job = GetJobPatiently(connection, name, on_reconnect);
   if (!job.ok()) return job.status();
   if (job->attempt() <= attempt && !HasEnded(job->state())) {
     WatchOptions watch;

@@ -24,12 +24,12 @@ int MomentCount() {
   return count == nullptr ? 3 : std::atoi(count);
 }
 
-constexpr int kSteps = 1000;
+constexpr int kSteps = 3000;
 
 JobOptions Job() {
   JobOptions options;
   options.steps = kSteps;
-  options.checkpoint_every = 100;
+  options.checkpoint_every = 250;
   return options;
 }
 

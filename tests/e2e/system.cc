@@ -9,7 +9,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -49,6 +51,8 @@ System::System() {
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   folder_ = absl::StrCat(::testing::TempDir(), "/system-XXXXXX");
   if (mkdtemp(folder_.data()) == nullptr) abort();
+  // As command lines and messages have it.
+  folder_ = std::filesystem::canonical(folder_).string();
 }
 
 System::~System() {
@@ -178,7 +182,10 @@ std::vector<pid_t> System::Workers() const {
   std::vector<pid_t> workers;
   for (pid_t pid : ProcessesWith(data_dir())) {
     std::string command = ReadWholeFile(absl::StrCat("/proc/", pid, "/cmdline"));
-    if (absl::StrContains(command, "millrace-worker")) workers.push_back(pid);
+    // The daemon's command line names the worker too, but not first.
+    if (absl::EndsWith(command.substr(0, command.find('\0')), "/millrace-worker")) {
+      workers.push_back(pid);
+    }
   }
   return workers;
 }
