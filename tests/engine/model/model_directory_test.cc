@@ -1,6 +1,7 @@
 #include "engine/model/model_directory.h"
 
-#include <cstring>
+#include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -94,6 +95,12 @@ Model ModelOf(const nlohmann::json& config) {
   return Model(*spec);
 }
 
+std::vector<uint32_t> BitsOf(const std::vector<float>& values) {
+  std::vector<uint32_t> bits(values.size());
+  std::transform(values.begin(), values.end(), bits.begin(), std::bit_cast<uint32_t, float>);
+  return bits;
+}
+
 // Raw content of all tensors in a folder's safetensors files.
 std::map<std::string, std::pair<std::vector<int64_t>, std::vector<float>>> TensorsIn(
     const std::string& folder) {
@@ -127,9 +134,7 @@ TEST(ModelDirectory, RoundTripIsBitwise) {
       const absl::Status status = again.Read(folder);
       ASSERT_TRUE(status.ok()) << status;
       for (size_t i = 0; i < model.slabs.size(); ++i) {
-        EXPECT_EQ(std::memcmp(model.slabs[i].data(), again.slabs[i].data(),
-                              model.slabs[i].size() * sizeof(float)),
-                  0);
+        EXPECT_EQ(BitsOf(model.slabs[i]), BitsOf(again.slabs[i]));
       }
     }
   }
