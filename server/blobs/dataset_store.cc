@@ -35,7 +35,7 @@ absl::Status Invalid(std::string field, std::string description) {
 absl::Status NotFound(const std::string& id) {
   return MakeError(ErrorReason::kDatasetNotFound,
                    absl::StrCat("there is no dataset datasets/", id,
-                                "; `millrace datasets` lists those there are"));
+                                "; `millrace datasets list` lists those there are"));
 }
 
 absl::Status MakeFolder(const std::string& path) {

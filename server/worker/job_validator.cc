@@ -116,7 +116,7 @@ absl::StatusOr<v1::JobSpec> JobValidator::ResolveAndValidate(const v1::JobSpec& 
     } else {
       problems.push_back({"data.train", absl::StrCat("`", spec.data().train(),
                                                      "` is no dataset; give datasets/{id}, as "
-                                                     "`millrace datasets` lists them")});
+                                                     "`millrace datasets list` lists them")});
     }
   }
   TrainSpec train_spec = ToTrainSpec(spec, spec.data().train(), &problems);

@@ -27,10 +27,11 @@ std::string Bytes(int64_t bytes) {
                          static_cast<double>(bytes) / (int64_t{1} << 30));
 }
 
+// `field` as in a job file.
 absl::Status Insufficient(ErrorReason reason, const std::string& field,
                           const std::string& message) {
   return WithPreconditionFailure(MakeError(reason, absl::StrCat(field, ": ", message)),
-                                 ErrorReasonName(reason), field, message);
+                                 ErrorReasonName(reason), absl::StrCat("spec.", field), message);
 }
 
 ScheduledModel MakeScheduledModel(const TrainSpec& spec, const ModelSpec& model,
@@ -74,14 +75,14 @@ absl::Status CheckMemory(const TrainSpec& resolved, const ModelSpec& model, cons
       "parameters, optimizer state and gradients of this model take ", Bytes(host_bytes), ", ");
   if (resolved.host_budget_bytes && host_bytes > *resolved.host_budget_bytes) {
     return Insufficient(
-        ErrorReason::kHostMemoryInsufficient, "spec.memory.host_budget",
+        ErrorReason::kHostMemoryInsufficient, "memory.host_budget",
         absl::StrCat(takes, host_bytes - *resolved.host_budget_bytes,
                      " bytes more than the budget of ", Bytes(*resolved.host_budget_bytes),
                      "; raise it or make the model smaller"));
   }
   if (host_bytes > usable_bytes) {
     return Insufficient(
-        ErrorReason::kHostMemoryInsufficient, "spec.model.config",
+        ErrorReason::kHostMemoryInsufficient, "model.config",
         absl::StrCat(takes, host_bytes - usable_bytes, " bytes more than the ", Bytes(usable_bytes),
                      " that this node can give; make the model smaller"));
   }
@@ -95,7 +96,7 @@ absl::Status CheckMemory(const TrainSpec& resolved, const ModelSpec& model, cons
                                    .status();
   if (!absl::IsResourceExhausted(planned)) return planned;
   return Insufficient(ErrorReason::kDeviceMemoryInsufficient,
-                      has_budget ? "spec.memory.device_budget" : "spec.train.tokens_per_step",
+                      has_budget ? "memory.device_budget" : "train.tokens_per_step",
                       std::string(planned.message()));
 }
 

@@ -110,7 +110,7 @@ TEST_F(BadInputTest, TextShorterThanASequence) {
 
 TEST_F(BadInputTest, BudgetTooSmallForALayer) {
   ExpectError(SubmitText(JobFileText() + "memory: {device_budget: 4KiB}\n"), 5,
-              HasSubstr("memory.device_budget"));
+              HasSubstr("error: memory.device_budget: "));
 }
 
 TEST_F(BadInputTest, UnknownJob) {
