@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "engine/data/tokenizer.h"
 
 namespace millrace {
 namespace {
@@ -120,8 +122,9 @@ std::vector<FieldProblem> Validate(const TrainSpec& spec) {
   Checker check;
   check.Require(!spec.model_config_json.empty(), "model.config",
                 "is missing; give the content of a config.json, e.g. {model_type: llama, …}");
-  check.Require(spec.tokenizer == "byte", "tokenizer",
-                absl::StrCat("\"", spec.tokenizer, "\" is unknown; use byte"));
+  const absl::Status tokenizer = MakeTokenizer(spec.tokenizer).status();
+  check.Require(tokenizer.ok(), "tokenizer",
+                std::string(absl::StripPrefix(tokenizer.message(), "tokenizer: ")));
   check.Require(!spec.data_path.empty(), "data.train", "is missing; name a dataset");
   check.Within("data.eval_fraction", spec.eval_fraction, 0, 0.5);
   check.AtLeast("train.steps", spec.steps, 1);

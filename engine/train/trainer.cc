@@ -50,6 +50,8 @@ class Trainer {
   Due DueAfter(int64_t step) const;
   absl::Status Step();
   absl::Status Evaluate();
+  // The failure of a run whose numbers have become infinite or NaN.
+  absl::Status NonFinite(int64_t step, absl::string_view what) const;
   absl::Status DrawSamples();
   absl::Status Save(const std::string& trigger);
   void ReportMemory();
@@ -92,12 +94,8 @@ absl::Status Trainer::Step() {
   optimizer.clip_norm = spec.clip_norm;
   MILLRACE_ASSIGN_OR_RETURN(const StepResult result, run_.runner->TrainStep(views, optimizer));
   if (!result.finite()) {
-    return WithReason(absl::AbortedError(absl::StrCat(
-                          "step ", step, ": the loss is ", result.loss(), " and the gradient norm ",
-                          result.gradient_norm, "; the step was not applied. Lower ",
-                          "train.optimizer.learning_rate (", spec.learning_rate,
-                          "), warm up longer, or set ", "train.clip_norm, and start a new job")),
-                      FailureReason::kNonFiniteLoss);
+    return NonFinite(step, absl::StrCat("the loss is ", result.loss(), " and the gradient norm ",
+                                        result.gradient_norm, "; the step was not applied"));
   }
   // What the step left to be done with the next one counts as its time all the same.
   if (DueAfter(step).any()) MILLRACE_RETURN_IF_ERROR(run_.runner->Flush());
@@ -124,6 +122,15 @@ absl::Status Trainer::Step() {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::NonFinite(int64_t step, absl::string_view what) const {
+  return WithReason(
+      absl::AbortedError(absl::StrCat(
+          "step ", step, ": ", what, ". Lower train.optimizer.learning_rate (",
+          run_.spec.learning_rate, "), raise train.schedule.warmup_steps (", run_.spec.warmup_steps,
+          ") or lower train.clip_norm (", run_.spec.clip_norm, ", 0 is off), and start a new job")),
+      FailureReason::kNonFiniteLoss);
+}
+
 absl::Status Trainer::Evaluate() {
   const Clock::time_point start = Clock::now();
   EvaluationMetrics metrics;
@@ -138,7 +145,11 @@ absl::Status Trainer::Evaluate() {
   if (metrics.tokens == 0) return absl::OkStatus();
   metrics.loss = loss_sum / static_cast<double>(metrics.tokens);
   metrics.seconds = SecondsSince(start);
-  if (std::isfinite(metrics.loss)) run_.at.evaluation_loss = metrics.loss;
+  // Weights that give no loss are not worth a checkpoint.
+  if (!std::isfinite(metrics.loss)) {
+    return NonFinite(metrics.step, absl::StrCat("the evaluation loss is ", metrics.loss));
+  }
+  run_.at.evaluation_loss = metrics.loss;
   observer_.OnEvaluation(metrics);
   return absl::OkStatus();
 }

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/train/checkpoint_folder.h"
 #include "tests/engine/train/training_fixture.h"
 
@@ -177,24 +179,59 @@ TEST_F(TrainerTest, StoppedBeforeItsFirstStepARunNeedsNoCheckpoint) {
   EXPECT_THAT(SavedSteps(), IsEmpty());
 }
 
+// Makes weights of a checkpoint NaN.
+void SpoilWeights(const std::string& checkpoints, int64_t step, const TrainSpec& resolved) {
+  const std::string folder = absl::StrCat(checkpoints, "/", step);
+  const auto model = ReadModelDirectoryConfig(folder);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ThreadPool pool(1);
+  auto state = HostState::Create(MakeSlabLayouts(*model), resolved.recipe, *resolved.compute, pool);
+  ASSERT_TRUE(state.ok()) << state.status();
+  ASSERT_TRUE(ReadHostState(folder, *model, state->get()).ok());
+  const TensorLayout* tensor = (*state)->layout(1).Find(TensorRole::kMlpOut);
+  const std::vector<float> nan(static_cast<size_t>(tensor->count()),
+                               std::numeric_limits<float>::quiet_NaN());
+  (*state)->WriteMaster(1, tensor->offset, nan);
+  ASSERT_TRUE(WriteCheckpoint(checkpoints, *model, **state, *ReadTrainerState(folder)).ok());
+}
+
 TEST_F(TrainerTest, NonFiniteLossFailsTheRunAndKeepsTheLastGoodCheckpoint) {
   for (double clip_norm : {0.0, 1.0}) {
     TrainSpec spec = spec_;
     spec.clip_norm = clip_norm;
-    spec.learning_rate = 1e30;
-    spec.warmup_steps = 0;
-    spec.checkpoint_every_steps = 1;
     const std::string folder = NewJobFolder();
+    RecordingObserver good;
+    StopControl stop;
+    good.on_step = [&stop](int64_t step) {
+      if (step == 5) stop.RequestStop("PAUSE");
+    };
+    ASSERT_TRUE(Train(spec, folder, good, stop).ok());
+    SpoilWeights(folder + "/checkpoints", 5, good.resolved);
+
     RecordingObserver observer;
     const auto result = Train(spec, folder, observer, stop_);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(FailureReasonOf(result.status()), FailureReason::kNonFiniteLoss) << result.status();
-    EXPECT_THAT(std::string(result.status().message()), HasSubstr("train.optimizer.learning_rate"));
+    EXPECT_THAT(std::string(result.status().message()),
+                AllOf(HasSubstr("step 6"), HasSubstr("train.optimizer.learning_rate")));
+    EXPECT_THAT(observer.steps, IsEmpty());
     const auto saved = ListCheckpoints(folder + "/checkpoints");
     ASSERT_FALSE(saved.empty());
-    EXPECT_EQ(saved.front().step, observer.steps.back().step);
+    EXPECT_EQ(saved.front().step, 5);
     EXPECT_TRUE(VerifyHashes(saved.front()).ok());
   }
+}
+
+TEST_F(TrainerTest, WeightsThatGiveNoLossAreNotSaved) {
+  TrainSpec spec = spec_;
+  spec.learning_rate = 1e39;  // beyond f32
+  spec.warmup_steps = 0;
+  spec.checkpoint_every_steps = 1;
+  RecordingObserver observer;
+  const auto result = Run(spec, observer);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(FailureReasonOf(result.status()), FailureReason::kNonFiniteLoss) << result.status();
+  EXPECT_THAT(SavedSteps(), IsEmpty());
 }
 
 TEST_F(TrainerTest, AnotherSpecIsRefusedByTheFieldsName) {
