@@ -13,8 +13,7 @@ namespace millrace {
 // A folder of the running test's own, empty at first.
 inline std::string EmptyFolder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder =
-      ::testing::TempDir() + "/" + test->test_suite_name() + "." + test->name();
+  std::string folder = ::testing::TempDir() + "/" + test->test_suite_name() + "." + test->name();
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
   return folder;

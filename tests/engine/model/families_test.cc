@@ -247,7 +247,7 @@ TEST(ParseModelConfig, NamesOfOtherFamiliesForTheSameThingMustAgree) {
 }
 
 TEST(WriteModelConfig, IsReadBackToTheSameSpec) {
-  for (json config :
+  for (const json& config :
        {TinyLlama(), TinyGpt2(), With(TinyLlama(), "head_dim", 24),
         With(TinyLlama(), "tie_word_embeddings", true), With(TinyLlama(), "attention_bias", true),
         With(TinyLlama(), "rope_theta", 123456.5), With(TinyGpt2(), "tie_word_embeddings", false),

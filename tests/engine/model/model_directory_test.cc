@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/thread_pool.h"
 #include "engine/model/families.h"
@@ -68,7 +69,7 @@ struct Model {
 
 std::string EmptyFolder() {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const std::string folder = ::testing::TempDir() + "/" + test->name();
+  std::string folder = ::testing::TempDir() + "/" + test->name();
   fs::remove_all(folder);
   fs::create_directories(folder);
   return folder;
@@ -212,7 +213,7 @@ TEST(ModelDirectory, ReadsAndWritesTheDirectoriesOfTransformersUnchanged) {
     const absl::Status status = model.Read(golden);
     ASSERT_TRUE(status.ok()) << status;
     for (const int64_t limit : {1'000'000, 30'000}) {
-      const std::string folder = root + "/" + name + "." + std::to_string(limit);
+      const std::string folder = absl::StrCat(root, "/", name, ".", limit);
       fs::create_directories(folder);
       ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32, .max_file_bytes = limit}).ok());
       EXPECT_EQ(TensorsIn(golden), TensorsIn(folder)) << name;
@@ -250,7 +251,7 @@ TEST(ModelDirectory, TransposedTensorsAreOutByInInTheSlab) {
 }
 
 // Writes a file of these tensors, all zeros.
-void WriteZeros(const std::string& folder, std::vector<SafetensorsEntry> entries) {
+void WriteZeros(const std::string& folder, const std::vector<SafetensorsEntry>& entries) {
   absl::StatusOr<SafetensorsWriter> writer =
       SafetensorsWriter::Create(folder + "/model.safetensors", entries);
   ASSERT_TRUE(writer.ok());

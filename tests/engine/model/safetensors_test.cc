@@ -22,7 +22,7 @@ std::string PathOf(const std::string& name) { return ::testing::TempDir() + "/" 
 
 // A file of this header and so many bytes of data.
 std::string FileOf(const std::string& header, size_t data_bytes) {
-  const std::string path = PathOf("hostile.safetensors");
+  std::string path = PathOf("hostile.safetensors");
   const uint64_t length = header.size();
   std::ofstream file(path, std::ios::binary);
   file.write(reinterpret_cast<const char*>(&length), 8);
