@@ -17,20 +17,32 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 data=${XDG_DATA_HOME:-$HOME/.local/share}/millrace/quickstart
 run=run-$(date +%Y%m%d-%H%M%S)
 out=$data/$run
-daemon_pid=
+daemon_pid= watch_pid=
 
 say() { printf '\n== %s\n' "$*"; }
 millrace() { bazel-bin/client/cli/millrace "$@"; }
 
-stop_daemon() {
+clean_up() {
+  [ -z "$watch_pid" ] || kill "$watch_pid" 2>/dev/null || true
   [ -n "$daemon_pid" ] || return 0
+  # A job that was interrupted would go on when the daemon starts again.
+  cancel_unfinished
   kill "$daemon_pid" 2>/dev/null || true
   wait "$daemon_pid" 2>/dev/null || true
   daemon_pid=
 }
-trap stop_daemon EXIT
+trap clean_up EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+cancel_unfinished() {
+  local job
+  for job in $(millrace jobs --all --state queued --state preparing --state running \
+    --state pausing --state paused -o json 2>/dev/null | grep -o '"jobs/[^"/]*"' | tr -d '"' | sort -u); do
+    millrace cancel "${job#jobs/}" --wait >/dev/null 2>&1 || true
+  done
+}
 
 # A port of loopback where nobody listens.
 free_port() {
@@ -44,7 +56,8 @@ start_daemon() {
   local port
   port=$(free_port)
   export MILLRACE_SERVER=127.0.0.1:$port
-  bazel-bin/server/millraced --data_dir="$data/node" --listen="$MILLRACE_SERVER" \
+  # In a session of its own: Ctrl-C is for this script, which then ends the daemon in order.
+  setsid bazel-bin/server/millraced --data_dir="$data/node" --listen="$MILLRACE_SERVER" \
     --http_listen="127.0.0.1:$(free_port)" >"$out/millraced.log" 2>&1 &
   daemon_pid=$!
   for _ in $(seq 100); do
@@ -65,6 +78,7 @@ bazel build --curses=no --show_progress_rate_limit=15 --ui_event_filters=-info \
 say "Starting a daemon of its own on loopback"
 mkdir -p -m 700 "$data" "$out"
 start_daemon
+cancel_unfinished
 millrace info
 
 say "Uploading $text"
@@ -76,23 +90,27 @@ name: $run
 model:
   config:
     model_type: llama
-    hidden_size: 256
-    intermediate_size: 640
+    hidden_size: 192
+    intermediate_size: 512
     num_hidden_layers: 4
-    num_attention_heads: 4
+    num_attention_heads: 3
     max_position_embeddings: 256
     tie_word_embeddings: true
 data: {train: datasets/$run, eval_fraction: 0.05, sequence_length: 256}
 train:
-  steps: 400
-  tokens_per_step: 4096
+  steps: 640
+  tokens_per_step: 2048
   seed: 7
-  optimizer: {learning_rate: 2.0e-3}
-  schedule: {name: cosine, warmup_steps: 20}
-checkpoint: {every_steps: 200}
-sample: {every_steps: 200, prompts: ["This License "], max_tokens: 300}
+  optimizer: {learning_rate: 3.0e-3}
+  schedule: {name: cosine, warmup_steps: 40}
+checkpoint: {every_steps: 320, keep_last: 1}
+sample: {every_steps: 320, prompts: ["This "], max_tokens: 400}
 EOF
-millrace submit "$out/job.yaml" --id "$run" --watch
+# In the background, so that a signal to this script need not wait for the job.
+millrace submit "$out/job.yaml" --id "$run" --watch &
+watch_pid=$!
+wait "$watch_pid"
+watch_pid=
 
 say "Fetching the checkpoint"
 millrace checkpoints download "$run" latest --directory "$out/model"
