@@ -91,9 +91,9 @@ absl::Status CheckMemory(const TrainSpec& resolved, const ModelSpec& model, cons
   const bool has_budget = resolved.device_budget_bytes.has_value();
   const int64_t device_bytes =
       std::min(resolved.device_budget_bytes.value_or(left_bytes), left_bytes);
-  const absl::Status planned = MakePlan(MakeScheduledModel(resolved, model, shape), shape,
-                                        /*unified=*/true, static_cast<size_t>(device_bytes))
-                                   .status();
+  absl::Status planned = MakePlan(MakeScheduledModel(resolved, model, shape), shape,
+                                  /*unified=*/true, static_cast<size_t>(device_bytes))
+                             .status();
   if (!absl::IsResourceExhausted(planned)) return planned;
   return Insufficient(ErrorReason::kDeviceMemoryInsufficient,
                       has_budget ? "memory.device_budget" : "train.tokens_per_step",

@@ -107,7 +107,7 @@ absl::Status Supervisor::Start(const std::string& job_id, int32_t attempt,
   // The worker writes it too; whoever is first.
   job_lock.WriteOwner(process.pid()).IgnoreError();
   worker->process = std::move(process);
-  return Watch(std::move(worker));
+  return Watch(worker);
 }
 
 bool Supervisor::Adopt(const std::string& job_id, int32_t attempt) {
@@ -125,10 +125,10 @@ bool Supervisor::Adopt(const std::string& job_id, int32_t attempt) {
     auto unsent = ReadUnsentReports(worker->attempt_folder);
     if (!unsent.ok() || unsent->empty()) return false;
   }
-  return Watch(std::move(worker)).ok();
+  return Watch(worker).ok();
 }
 
-absl::Status Supervisor::Watch(std::shared_ptr<Worker> worker) {
+absl::Status Supervisor::Watch(const std::shared_ptr<Worker>& worker) {
   worker->wake_fd = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!worker->wake_fd.valid()) return ErrnoToStatus(errno, "make", "an eventfd");
   absl::MutexLock lock(&mutex_);

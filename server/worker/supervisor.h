@@ -82,7 +82,7 @@ class Supervisor : public WorkerLauncher {
  private:
   struct Worker;
 
-  absl::Status Watch(std::shared_ptr<Worker> worker);
+  absl::Status Watch(const std::shared_ptr<Worker>& worker);
   // Body of a worker's thread: until the process has ended.
   void WatchLoop(Worker& worker);
   // Sends the signal whose time has come.

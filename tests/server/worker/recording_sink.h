@@ -19,8 +19,8 @@ namespace millrace {
 // Stores reports as the job manager does: each sequence once, without gaps.
 class RecordingSink : public WorkerReportSink {
  public:
-  void ApplyReports(const std::string& job_id, int32_t attempt, std::vector<v1::WorkerReport> reports,
-                    ReportsDone done) override {
+  void ApplyReports(const std::string& job_id, int32_t attempt,
+                    std::vector<v1::WorkerReport> reports, ReportsDone done) override {
     absl::StatusOr<int64_t> answer;
     {
       absl::MutexLock lock(&mutex_);
