@@ -175,26 +175,5 @@ TEST_F(BadInputTest, LossThatIsNotFinite) {
   EXPECT_EQ(system_->Run({"checkpoints", "show", "nan", "latest"}).exit_code, 0);
 }
 
-// In a system of its own, whose daemon cannot write large files.
-TEST(FullDisk, UploadFailsWithAFixAndGoesOnLater) {
-  System system;
-  ProcessOptions full;
-  full.file_size_limit = 4 << 20;
-  system.StartDaemon(full);
-  std::string path = system.folder() + "/large.txt";
-  std::string text;
-  while (text.size() < (8u << 20))
-    absl::StrAppend(&text, "All work and no play ", text.size(), "\n");
-  WriteWholeFile(path, text);
-  RunResult upload = system.Run({"datasets", "upload", "large", path});
-  EXPECT_EQ(upload.exit_code, 7) << upload.errors;
-  EXPECT_THAT(upload.errors, HasSubstr("large.txt"));
-  EXPECT_EQ(system.StopDaemon(), 0);
-  system.StartDaemon();
-  RunResult again = system.Run({"datasets", "upload", "large", path});
-  EXPECT_EQ(again.exit_code, 0) << again.errors;
-  EXPECT_THAT(again.output, HasSubstr("READY"));
-}
-
 }  // namespace
 }  // namespace millrace

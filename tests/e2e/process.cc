@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +31,26 @@ std::string NewFolder() {
   return pattern;
 }
 
+void WriteTo(const char* path, const std::string& text) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0 || write(fd, text.data(), text.size()) < 0) _exit(kNoPrivateDisk);
+  close(fd);
+}
+
+// In a mount namespace of its own, which ends with its last process.
+void MountPrivateDisk(const ProcessOptions& options) {
+  std::string uid_map = absl::StrCat(geteuid(), " ", geteuid(), " 1");
+  std::string gid_map = absl::StrCat(getegid(), " ", getegid(), " 1");
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) _exit(kNoPrivateDisk);
+  WriteTo("/proc/self/setgroups", "deny");
+  WriteTo("/proc/self/uid_map", uid_map);
+  WriteTo("/proc/self/gid_map", gid_map);
+  std::string size = absl::StrCat("size=", options.disk_bytes);
+  if (mount("tmpfs", options.disk_folder.c_str(), "tmpfs", 0, size.c_str()) != 0) {
+    _exit(kNoPrivateDisk);
+  }
+}
+
 [[noreturn]] void Become(const std::vector<std::string>& command, const ProcessOptions& options,
                          const std::string& folder) {
   int in = open("/dev/null", O_RDONLY);
@@ -38,6 +60,7 @@ std::string NewFolder() {
   dup2(out, STDOUT_FILENO);
   dup2(error, STDERR_FILENO);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
+  if (options.disk_bytes > 0) MountPrivateDisk(options);
   if (options.file_size_limit > 0) {
     // Else the first write beyond it would end the program instead of failing.
     signal(SIGXFSZ, SIG_IGN);

@@ -21,11 +21,18 @@ inline constexpr absl::Duration kPatience = absl::Seconds(60);
 // cannot be waited for in another way, such as the end of a process that is no child.
 bool Eventually(const std::function<bool()>& condition, absl::Duration patience = kPatience);
 
+inline constexpr int kNoPrivateDisk = 126;
+
 struct ProcessOptions {
   // Added to the environment.
   std::vector<std::pair<std::string, std::string>> environment;
-  // No file may grow beyond this; 0 is no limit. Stands for a full disk.
+  // No file may grow beyond this; 0 is no limit. A disk that fills up in the middle of a file.
   int64_t file_size_limit = 0;
+  // Gives the program, and what it starts, a disk of this size at `disk_folder`, which must be
+  // there; 0 is none. Where the system permits no private mounts the program ends with
+  // kNoPrivateDisk.
+  int64_t disk_bytes = 0;
+  std::string disk_folder;
 };
 
 class Process {

@@ -59,7 +59,7 @@ class SurvivalTest : public ::testing::Test {
     if (undisturbed_.empty()) {
       system_.Submit("undisturbed", Job());
       EXPECT_EQ(system_.WaitForEnd("undisturbed").state(), v1::Job::SUCCEEDED);
-      undisturbed_ = system_.WeightHashes("undisturbed");
+      undisturbed_ = system_.StateHashes("undisturbed");
       EXPECT_FALSE(undisturbed_.empty());
     }
     return undisturbed_;
@@ -68,7 +68,7 @@ class SurvivalTest : public ::testing::Test {
   void ExpectSameEnd(const std::string& id) {
     v1::Job job = system_.WaitForEnd(id);
     EXPECT_EQ(job.state(), v1::Job::SUCCEEDED) << job.ShortDebugString();
-    EXPECT_EQ(system_.WeightHashes(id), Undisturbed());
+    EXPECT_EQ(system_.StateHashes(id), Undisturbed());
     int64_t sequence = 0;
     for (const v1::JobEvent& event : system_.AllEvents(id)) EXPECT_EQ(event.sequence(), ++sequence);
     EXPECT_EQ(job.last_sequence(), sequence);
@@ -88,6 +88,14 @@ TEST_F(SurvivalTest, AKilledWorkerIsStartedAgainAndTheWeightsAreTheSame) {
   ExpectSameEnd("struck");
   EXPECT_GT(system_.GetJob("struck").attempt(), 1);
   EXPECT_THAT(system_.Metrics(), HasSubstr("millrace_job_restarts_total{reason=\"CRASH\"}"));
+}
+
+TEST_F(SurvivalTest, AWorkerThatIsKilledBeforeItsFirstStepIsStartedAgain) {
+  Undisturbed();
+  system_.Submit("struck", Job());
+  ASSERT_TRUE(Eventually([&] { return !system_.Workers().empty(); }));
+  system_.KillWorker();
+  ExpectSameEnd("struck");
 }
 
 TEST_F(SurvivalTest, AKilledDaemonFindsItsWorkerAgain) {

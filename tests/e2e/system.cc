@@ -194,7 +194,7 @@ void System::KillWorker() {
   for (pid_t pid : Workers()) kill(pid, SIGKILL);
 }
 
-std::map<std::string, std::string> System::WeightHashes(const std::string& id) {
+std::map<std::string, std::string> System::StateHashes(const std::string& id) {
   std::map<std::string, std::string> hashes;
   v1::GetCheckpointRequest latest;
   latest.set_name(absl::StrCat("jobs/", id, "/checkpoints/latest"));
@@ -210,7 +210,9 @@ std::map<std::string, std::string> System::WeightHashes(const std::string& id) {
   EXPECT_TRUE(files.ok()) << files.status();
   if (!files.ok()) return hashes;
   for (const v1::CheckpointFile& file : files->files()) {
-    if (absl::EndsWith(file.path(), ".safetensors")) hashes[file.path()] = file.sha256();
+    if (absl::EndsWith(file.path(), ".safetensors") || absl::EndsWith(file.path(), ".bin")) {
+      hashes[file.path()] = file.sha256();
+    }
   }
   return hashes;
 }

@@ -77,8 +77,9 @@ class System {
   std::vector<pid_t> Workers() const;
   void KillWorker();
 
-  // The final weights: SHA-256 of every .safetensors file of the latest checkpoint, by path.
-  std::map<std::string, std::string> WeightHashes(const std::string& id);
+  // The final weights and optimizer state: SHA-256 of every .safetensors and .bin file of the
+  // latest checkpoint, by path.
+  std::map<std::string, std::string> StateHashes(const std::string& id);
 
   std::string Metrics();
 

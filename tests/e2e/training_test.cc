@@ -89,7 +89,7 @@ TEST_F(TrainingTest, AJobTrainsOnRealTextAndItsCheckpointComesBackWhole) {
   std::string target = system_.folder() + "/model";
   RunResult download = system_.Run({"checkpoints", "download", "tiny", "latest", "-d", target});
   ASSERT_EQ(download.exit_code, 0) << download.errors;
-  for (const auto& [path, sha256] : system_.WeightHashes("tiny")) {
+  for (const auto& [path, sha256] : system_.StateHashes("tiny")) {
     Sha256 hash;
     hash.Update(ReadWholeFile(target + "/" + path));
     EXPECT_EQ(hash.Finish(), sha256) << path;
@@ -126,8 +126,8 @@ TEST_F(TrainingTest, APausedJobGivesBackItsProcessAndEndsAsIfItHadNotBeenPaused)
   EXPECT_EQ(system_.GetJob("paused").progress().last_checkpoint_step(), step);
   EXPECT_EQ(system_.Run({"resume", "paused"}).exit_code, 0);
   ASSERT_EQ(system_.WaitForEnd("paused").state(), v1::Job::SUCCEEDED);
-  EXPECT_FALSE(system_.WeightHashes("whole").empty());
-  EXPECT_EQ(system_.WeightHashes("whole"), system_.WeightHashes("paused"));
+  EXPECT_FALSE(system_.StateHashes("whole").empty());
+  EXPECT_EQ(system_.StateHashes("whole"), system_.StateHashes("paused"));
   EXPECT_EQ(system_.GetJob("paused").attempt(), 2);
 }
 
