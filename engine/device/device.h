@@ -70,8 +70,6 @@ class Device {
   // Asynchronous copies; both sides must stay untouched until the stream is past them.
   virtual void CopyToDevice(Stream& stream, void* device, const void* host, size_t bytes) = 0;
   virtual void CopyToHost(Stream& stream, void* host, const void* device, size_t bytes) = 0;
-  // Zeroes device memory, in stream order.
-  virtual void Clear(Stream& stream, void* device, size_t bytes) = 0;
 };
 
 }  // namespace millrace

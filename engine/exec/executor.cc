@@ -118,34 +118,9 @@ PassContext Executor::Context(const Schedule& schedule, const Instruction& instr
 }
 
 SlabGradient Executor::Gradient(const Schedule& schedule, const Instruction& instruction) {
-  const SlabGradient gradient{.data = Address(schedule, instruction.gradient),
-                              .dtype = AccumulatorDType(model_, plan_.shape, instruction.unit),
-                              .accumulate = !instruction.first_gradient};
-  const bool shared = schedule.buffers[instruction.gradient].kind == BufferKind::kAccumulator;
-  if (shared && instruction.first_gradient) {
-    ClearBetween(stream(instruction.stream), model_.layouts[instruction.unit], gradient,
-                 [](const TensorLayout&) { return true; });
-  }
-  return gradient;
-}
-
-void Executor::ClearBetween(Stream& stream, const SlabLayout& layout, const SlabGradient& gradient,
-                            absl::FunctionRef<bool(const TensorLayout&)> written) {
-  const size_t size = SizeOf(gradient.dtype);
-  int64_t end = 0;
-  const auto clear_to = [&](int64_t begin) {
-    if (begin > end) {
-      device_.Clear(stream,
-                    static_cast<std::byte*>(gradient.data) + static_cast<size_t>(end) * size,
-                    static_cast<size_t>(begin - end) * size);
-    }
-  };
-  for (const TensorLayout& tensor : layout.tensors) {
-    if (!written(tensor)) continue;
-    clear_to(tensor.offset);
-    end = tensor.offset + tensor.count();
-  }
-  clear_to(layout.count);
+  return {.data = Address(schedule, instruction.gradient),
+          .dtype = AccumulatorDType(model_, plan_.shape, instruction.unit),
+          .accumulate = !instruction.first_gradient};
 }
 
 void Executor::Issue(const Schedule& schedule, const Instruction& instruction, Pass& pass) {
@@ -191,9 +166,7 @@ void Executor::Issue(const Schedule& schedule, const Instruction& instruction, P
                        .target_dtype = model_.gradient_dtypes[unit]});
       return;
     case Opcode::kDownloadGradient:
-      device_.CopyToHost(on, state_.Gradient(unit), Address(schedule, instruction.input),
-                         state_.GradientBytes(unit));
-      return;
+      return DownloadGradient(schedule, instruction);
     case Opcode::kGradientNorm:
       on.RunOnHost([this, unit, &pass] {
         state_.ClearGradientPadding(unit);
@@ -202,6 +175,20 @@ void Executor::Issue(const Schedule& schedule, const Instruction& instruction, P
       });
       return;
   }
+}
+
+void Executor::DownloadGradient(const Schedule& schedule, const Instruction& instruction) {
+  const int unit = instruction.unit;
+  const std::byte* source = static_cast<const std::byte*>(Address(schedule, instruction.input));
+  size_t begin = 0, bytes = state_.GradientBytes(unit);
+  if (unit == 0) {
+    // The tied head makes the token table's gradient alone.
+    const TensorLayout& table = *model_.layouts[0].Find(TensorRole::kTokenEmbedding);
+    begin = static_cast<size_t>(table.offset) * SizeOf(state_.gradient_dtype(0));
+    bytes = static_cast<size_t>(table.count()) * SizeOf(state_.gradient_dtype(0));
+  }
+  device_.CopyToHost(stream(instruction.stream),
+                     static_cast<std::byte*>(state_.Gradient(unit)) + begin, source + begin, bytes);
 }
 
 void Executor::Update(int unit, Pass& pass) {
@@ -329,11 +316,6 @@ void Executor::Head(const Schedule& schedule, const Instruction& instruction, Pa
   const SlabGradient tied_gradient{.data = Address(schedule, instruction.tied_gradient),
                                    .dtype = model_.gradient_dtypes[0],
                                    .accumulate = gradient.accumulate};
-  if (tied && !plan_.unified && instruction.first_gradient) {
-    ClearBetween(
-        stream(instruction.stream), model_.layouts[0], tied_gradient,
-        [](const TensorLayout& tensor) { return tensor.role == TensorRole::kTokenEmbedding; });
-  }
   HeadForwardBackward(
       context, weights, loss, input, scratch, Address(schedule, instruction.output),
       {.slab = gradient,

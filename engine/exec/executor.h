@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/base/aligned_buffer.h"
@@ -56,6 +55,7 @@ class Executor {
   void Issue(const Schedule& schedule, const Instruction& instruction, Pass& pass);
   void EmbedForward(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
   void EmbedBackward(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
+  void DownloadGradient(const Schedule& schedule, const Instruction& instruction);
   void ClearEmbeddingGradient();
   void Head(const Schedule& schedule, const Instruction& instruction, Pass& pass);
   void Block(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
@@ -64,10 +64,6 @@ class Executor {
   // Address of an operand; nullptr for kNone.
   void* Address(const Schedule& schedule, int buffer);
   SlabGradient Gradient(const Schedule& schedule, const Instruction& instruction);
-  // Zeroes what no tensor of `written` fills, so that a memory that units share leaves nothing of
-  // another unit in the padding.
-  void ClearBetween(Stream& stream, const SlabLayout& layout, const SlabGradient& gradient,
-                    absl::FunctionRef<bool(const TensorLayout&)> written);
   PassContext Context(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
   Stream& stream(StreamId id) { return *streams_[static_cast<size_t>(id)]; }
 

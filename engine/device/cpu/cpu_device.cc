@@ -46,12 +46,6 @@ class CpuDevice final : public Device {
   void CopyToHost(Stream& stream, void* host, const void* device, size_t bytes) override {
     Copy(stream, host, device, bytes);
   }
-  void Clear(Stream& stream, void* device, size_t bytes) override {
-    stream.RunOnHost([=] {
-      std::memset(device, 0, bytes);
-      return absl::OkStatus();
-    });
-  }
 
  private:
   static void Copy(Stream& stream, void* to, const void* from, size_t bytes) {

@@ -26,11 +26,8 @@ TEST_P(CpuDeviceTest, CopiesThereAndBackInOrder) {
   std::vector<int> back(3);
   device_->CopyToDevice(*stream, device_->memory(), source.data(), 12);
   device_->CopyToHost(*stream, back.data(), device_->memory(), 12);
-  device_->Clear(*stream, device_->memory(), 8);
   ASSERT_TRUE(stream->Synchronize().ok());
   EXPECT_EQ(back, source);
-  EXPECT_EQ(reinterpret_cast<int*>(device_->memory())[1], 0);
-  EXPECT_EQ(reinterpret_cast<int*>(device_->memory())[2], 3);
 }
 
 TEST_P(CpuDeviceTest, AnEventOrdersStreams) {
