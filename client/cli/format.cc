@@ -52,7 +52,8 @@ std::string ToJsonLine(const google::protobuf::Message& message) {
 std::string ToYaml(const google::protobuf::Message& message) {
   YAML::Emitter out;
   Emit(Json::parse(ToJson(message)), &out);
-  return absl::StrCat(out.c_str(), "\n");
+  // A stream of them is one file of many documents.
+  return absl::StrCat("---\n", out.c_str(), "\n");
 }
 
 std::string ErrorJsonLine(const absl::Status& status) {

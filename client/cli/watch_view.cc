@@ -103,7 +103,7 @@ void WatchView::OnStep(const v1::StepMetrics& step, absl::Time time) {
     line_.Show({absl::StrFormat("step %d/%d", step.step(), total_steps_), HumanPercent(ratio), loss,
                 remaining.empty() ? "" : absl::StrCat("eta ", remaining), rate,
                 ProgressBar(ratio, kBarColumns, session_.terminal().unicode),
-                absl::StrCat("peak ", HumanPercent(step.speed_of_light_ratio()))});
+                absl::StrCat(HumanPercent(step.speed_of_light_ratio()), " of peak")});
     return;
   }
   bool due = printed_step_ == 0 || step.step() >= total_steps_ || step.step() < printed_step_ ||

@@ -395,6 +395,16 @@ TEST_F(CliTest, ListsCheckpointsAndNamesTheOneThatIsMissing) {
   EXPECT_EQ(Run({"checkpoints", "download", "plays", "-d", target}), kExitAlreadyExists);
 }
 
+TEST_F(CliTest, PrintsAnythingAsYaml) {
+  daemon_.node =
+      Parse<v1::Node>(R"(hostname: "1.5" cores: 2 devices { name: "cpu" features: "amx" })");
+  EXPECT_EQ(Run({"info", "-o", "yaml"}), 0);
+  EXPECT_THAT(out_.str(), ::testing::StartsWith("---\nhostname: \"1.5\"\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("\ncores: 2\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("    features:\n      - \"amx\"\n"));
+  EXPECT_THAT(out_.str(), HasSubstr("library_versions: {}\n"));
+}
+
 TEST_F(CliTest, ShowsTheNode) {
   daemon_.node = Parse<v1::Node>(R"(
     hostname: "box" version: "1.2" cores: 2 memory_total_bytes: 2147483648

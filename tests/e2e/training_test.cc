@@ -2,13 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <sstream>
+#include <algorithm>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "client/lib/sha256.h"
 #include "google/protobuf/util/json_util.h"
 #include "tests/e2e/system.h"
@@ -129,6 +129,25 @@ TEST_F(TrainingTest, APausedJobGivesBackItsProcessAndEndsAsIfItHadNotBeenPaused)
   EXPECT_FALSE(system_.StateHashes("whole").empty());
   EXPECT_EQ(system_.StateHashes("whole"), system_.StateHashes("paused"));
   EXPECT_EQ(system_.GetJob("paused").attempt(), 2);
+}
+
+TEST_F(TrainingTest, TheSameJobFileWithoutADaemonMakesTheSameWeights) {
+  JobOptions options;
+  system_.Submit("served", options);
+  ASSERT_EQ(system_.WaitForEnd("served").state(), v1::Job::SUCCEEDED);
+  options.dataset = "/usr/share/common-licenses";
+  std::string folder = system_.folder() + "/local";
+  RunResult local = RunProgram({ProgramPath("server/worker/millrace-worker"), "--spec",
+                                system_.WriteJobFile(JobFileText(options)), "--dir", folder});
+  ASSERT_EQ(local.exit_code, 0) << local.errors;
+  EXPECT_EQ(std::count(local.output.begin(), local.output.end(), '\n'), options.steps);
+  std::map<std::string, std::string> hashes = system_.StateHashes("served");
+  EXPECT_FALSE(hashes.empty());
+  for (const auto& [path, sha256] : hashes) {
+    Sha256 hash;
+    hash.Update(ReadWholeFile(absl::StrCat(folder, "/checkpoints/", options.steps, "/", path)));
+    EXPECT_EQ(hash.Finish(), sha256) << path;
+  }
 }
 
 TEST_F(TrainingTest, ACancelledJobIsGoneWhenItIsReportedAsEnded) {
