@@ -33,15 +33,13 @@ HWY_INLINE VF LoadFull(DF d, const BFloat16* p) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(DU32(), half)));
 }
 
-// bf16 bit patterns of v, to nearest even; a NaN stays a NaN.
+// bf16 bit patterns of v, to nearest even. A NaN that arithmetic makes, or that comes from bf16,
+// stays one: its low bits are zero.
 HWY_INLINE hn::Vec<DU32> RoundedBits(VF v) {
   const DU32 du;
   const auto bits = hn::BitCast(du, v);
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1));
-  const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd);
-  const auto quiet = hn::Or(bits, hn::Set(du, 0x400000));
-  const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
-  return hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+  return hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fff)), odd));
 }
 
 HWY_INLINE void StoreFull(VF v, DF d, float* p) { hn::StoreU(v, d, p); }
@@ -73,15 +71,12 @@ HWY_INLINE void Store(VF v, DF d, T* p, size_t count) {
 HWY_INLINE float Sum(DF d, VF v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 HWY_INLINE float Max(DF d, VF v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
 
-// e^x with a relative error under 2e-7 (2 units in the last place); results under 2^-126 are 0,
-// those over 2^127.5 become that. NaN gives NaN.
-HWY_INLINE VF Exp(DF d, VF x) {
-  // Comparisons with NaN are false, and keep it.
-  const auto low = hn::Set(d, -87.33654f), high = hn::Set(d, 88.37626f);
-  const auto vanishing = hn::Lt(x, low);
-  x = hn::IfThenElse(vanishing, low, x);
-  x = hn::IfThenElse(hn::Gt(x, high), high, x);
-  const auto n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+// e^x for x in [-87, 88], or NaN; relative error under 2e-7 (2 units in the last place).
+HWY_INLINE VF BoundedExp(DF d, VF x) {
+  // Adding 1.5 · 2^23 rounds to an integer and leaves it in the low bits.
+  const auto magic = hn::Set(d, 12582912.0f);
+  const auto shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const auto n = hn::Sub(shifted, magic);
   auto r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   // Cephes' expf polynomial on |r| <= ln(2)/2.
@@ -92,22 +87,37 @@ HWY_INLINE VF Exp(DF d, VF x) {
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0f)));
   const DI32 di;
-  const auto power = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
-  return hn::IfThenZeroElse(vanishing, hn::Mul(p, hn::BitCast(d, power)));
+  const auto power = hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)), hn::Set(di, 127 << 23));
+  return hn::Mul(p, hn::BitCast(d, power));
 }
 
-// 1 / x for finite x with |x| in [2^-125, 2^125], relative error under 3e-7.
+// e^x for any x: under e^-87 it is that, over e^88 it is that. NaN gives NaN.
+HWY_INLINE VF Exp(DF d, VF x) {
+  // Where one operand is NaN, x86 takes the second.
+  return BoundedExp(d, hn::Min(hn::Set(d, 88.0f), hn::Max(hn::Set(d, -87.0f), x)));
+}
+
+// e^x for x <= 0, as Exp.
+HWY_INLINE VF ExpOfNegative(DF d, VF x) { return BoundedExp(d, hn::Max(hn::Set(d, -87.0f), x)); }
+
+// 1 / x for |x| in [2^-125, 2^125], relative error under 3e-7.
 HWY_INLINE VF Reciprocal(DF d, VF x) {
-  auto y = hn::ApproximateReciprocal(x);
   const auto two = hn::Set(d, 2.0f);
+  auto y = hn::ApproximateReciprocal(x);
   y = hn::Mul(y, hn::NegMulAdd(x, y, two));
-  return hn::Mul(y, hn::NegMulAdd(x, y, two));
+#if !HWY_ARCH_X86
+  y = hn::Mul(y, hn::NegMulAdd(x, y, two));  // others begin with 8 bits
+#endif
+  return y;
 }
 
-// 1 / (1 + e^-x)
-HWY_INLINE VF Sigmoid(DF d, VF x) {
-  const auto bounded = hn::IfThenElse(hn::Lt(x, hn::Set(d, -80.0f)), hn::Set(d, -80.0f), x);
-  return Reciprocal(d, hn::Add(hn::Set(d, 1.0f), Exp(d, hn::Neg(bounded))));
+// 1 / (1 + e^-x) for x in [-86, 86], or NaN.
+HWY_INLINE VF BoundedSigmoid(DF d, VF x) {
+  return Reciprocal(d, hn::Add(hn::Set(d, 1.0f), BoundedExp(d, hn::Neg(x))));
+}
+
+HWY_INLINE VF Clamp(DF d, VF x, float bound) {
+  return hn::Min(hn::Set(d, bound), hn::Max(hn::Set(d, -bound), x));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -28,7 +28,7 @@ void SwiGlu(const Activation& op, int64_t begin, int64_t end) {
     for (size_t i = 0; i < width; i += lanes) {
       const size_t left = width - i;
       const auto g = Load(d, gate + i, left), u = Load(d, up + i, left);
-      const auto sigmoid = Sigmoid(d, g);
+      const auto sigmoid = BoundedSigmoid(d, Clamp(d, g, 80.0f));
       const auto silu = hn::Mul(g, sigmoid);
       if (dy != nullptr) {
         const auto dy_v = Load(d, dy + i, left);
@@ -51,8 +51,8 @@ void GeluTanh(const Activation& op, int64_t begin, int64_t end) {
   const auto one = hn::Set(d, 1.0f);
   const auto linear = hn::Set(d, kTwoRoot), cubic = hn::Set(d, kTwoRoot * 0.044715f);
   const auto square = hn::Set(d, 3.0f * kTwoRoot * 0.044715f);
-  // Beyond this the cube could overflow, and σ is 0 or 1 long before.
-  const auto bound = hn::Set(d, 1e10f);
+  // Beyond this σ is 0 or 1.
+  constexpr float kBound = 9.5f;
   const T* x = static_cast<const T*>(op.x);
   T* y = static_cast<T*>(op.y);
   const T* dy = static_cast<const T*>(op.dy);
@@ -61,10 +61,9 @@ void GeluTanh(const Activation& op, int64_t begin, int64_t end) {
   for (size_t i = begin * op.width; i < stop; i += lanes) {
     const size_t left = stop - i;
     const auto v = Load(d, x + i, left);
-    auto b = hn::IfThenElse(hn::Gt(v, bound), bound, v);
-    b = hn::IfThenElse(hn::Lt(b, hn::Neg(bound)), hn::Neg(bound), b);
+    const auto b = Clamp(d, v, kBound);
     const auto b2 = hn::Mul(b, b);
-    const auto sigmoid = Sigmoid(d, hn::Mul(b, hn::MulAdd(b2, cubic, linear)));
+    const auto sigmoid = BoundedSigmoid(d, hn::Mul(b, hn::MulAdd(b2, cubic, linear)));
     if (dx != nullptr) {
       const auto slope = hn::MulAdd(b2, square, linear);
       const auto bell = hn::Mul(hn::Mul(b, sigmoid), hn::Sub(one, sigmoid));

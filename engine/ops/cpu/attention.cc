@@ -189,7 +189,7 @@ class Worker {
                                           .c = c,
                                           .c_stride = n,
                                           .c_type = DType::kF32,
-                                          .accumulate = accumulate});
+                                          .addend = accumulate ? c : nullptr});
   }
 
   ScoreTile TileOf(int64_t rows, int64_t q0, int64_t k0, int64_t columns) const {

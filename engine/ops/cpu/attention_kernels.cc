@@ -49,14 +49,14 @@ void SoftmaxImpl(const ScoreTile& tile, bool first, T* probabilities, float* row
     const auto scale = hn::Set(d, tile.scale), shift = hn::Set(d, largest);
     auto sum_v = hn::Zero(d);
     for (j = 0; j + lanes <= visible; j += lanes) {
-      const auto e = Exp(d, hn::MulSub(hn::LoadU(d, s + j), scale, shift));
+      const auto e = ExpOfNegative(d, hn::MulSub(hn::LoadU(d, s + j), scale, shift));
       sum_v = hn::Add(sum_v, e);
       StoreFull(e, d, p + j);
     }
     if (j < visible) {
       const int64_t left = visible - j;
-      const auto e = hn::IfThenElseZero(hn::FirstN(d, left),
-                                        Exp(d, hn::MulSub(Load(d, s + j, left), scale, shift)));
+      const auto e = hn::IfThenElseZero(
+          hn::FirstN(d, left), ExpOfNegative(d, hn::MulSub(Load(d, s + j, left), scale, shift)));
       sum_v = hn::Add(sum_v, e);
       Store(e, d, p + j, left);
     }
@@ -110,7 +110,7 @@ void BackwardImpl(const ScoreTile& tile, const float* dprobabilities, const floa
       const auto shift = hn::Set(d, log_sum_exp[row]), delta = hn::Set(d, deltas[row]);
       for (int64_t j = 0; j < visible; j += lanes) {
         const size_t left = visible - j;
-        const auto e = Exp(d, hn::MulSub(Load(d, s + j, left), scale, shift));
+        const auto e = ExpOfNegative(d, hn::MulSub(Load(d, s + j, left), scale, shift));
         Store(e, d, p + j, left);
         const auto slope = hn::Mul(hn::Mul(e, scale), hn::Sub(Load(d, dp + j, left), delta));
         Store(slope, d, ds + j, left);

@@ -7,13 +7,16 @@
 #include "engine/base/status_macros.h"
 #include "engine/ops/cpu/cross_entropy_kernels.h"
 #include "engine/ops/cpu/linear.h"
+#include "engine/ops/reduce_kernels.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kVocabTile = 512;
+constexpr int64_t kVocabTile = 256;
+// Words over which gradients to hidden states are summed at a time.
+constexpr int64_t kVocabDepth = 1536;
 // Tokens whose logits of a tile are in cache together.
-constexpr int64_t kTokenTile = 256;
+constexpr int64_t kTokenTile = 1024;
 
 int64_t TilesOf(int64_t vocab) { return (vocab + kVocabTile - 1) / kVocabTile; }
 
@@ -22,25 +25,29 @@ struct Scratch {
   void* dlogits;               // [chunk, stride]; forward only: nullptr
   int64_t stride;              // elements of a row of dlogits
   float *tile_max, *tile_sum;  // [tiles, chunk]
+  float* dx;                   // [chunk, hidden]
   float* target_logit;         // [chunk]
   float* log_sum_exp;          // [chunk]
   std::byte* tile_logits;      // [threads] × [kTokenTile, kVocabTile] f32
   static constexpr size_t kTileBytes = kTokenTile * kVocabTile * sizeof(float);
 
-  Scratch(Carver& carver, int64_t chunk, int64_t vocab, DType type, int threads, bool backward) {
+  Scratch(Carver& carver, int64_t chunk, int64_t hidden, int64_t vocab, DType type, int threads,
+          bool backward) {
     // Rows of whole cache lines, an odd number of them: columns then do not share cache sets.
     stride = (AlignUp(vocab, 64) | 32);
     dlogits = backward ? carver.Take(chunk * stride, type) : nullptr;
     tile_max = carver.Take<float>(TilesOf(vocab) * chunk);
     tile_sum = carver.Take<float>(TilesOf(vocab) * chunk);
+    dx = carver.Take<float>(backward ? chunk * hidden : 0);
     target_logit = carver.Take<float>(chunk);
     log_sum_exp = carver.Take<float>(chunk);
     tile_logits = carver.Take<std::byte>(threads * kTileBytes);
   }
 
-  static size_t Bytes(int64_t chunk, int64_t vocab, DType type, int threads, bool backward) {
+  static size_t Bytes(int64_t chunk, int64_t hidden, int64_t vocab, DType type, int threads,
+                      bool backward) {
     Carver carver(nullptr);
-    Scratch scratch(carver, chunk, vocab, type, threads, backward);
+    Scratch scratch(carver, chunk, hidden, vocab, type, threads, backward);
     return carver.used();
   }
 };
@@ -160,32 +167,42 @@ class Chunk {
 
   absl::Status Products() {
     if (op_.dweight.data != nullptr) {
-      MILLRACE_RETURN_IF_ERROR(
-          ParallelProduct(context_, {.m = op_.vocab,
-                                     .n = op_.hidden,
-                                     .k = count_,
-                                     .type = type_,
-                                     .a = s_.dlogits,
-                                     .a_stride = s_.stride,
-                                     .a_transposed = true,
-                                     .b = x_,
-                                     .b_stride = op_.hidden,
-                                     .c = op_.dweight.data,
-                                     .c_stride = op_.hidden,
-                                     .c_type = op_.dweight.dtype,
-                                     .accumulate = op_.dweight.accumulate || begin_ > 0}));
+      MILLRACE_RETURN_IF_ERROR(ParallelProduct(
+          context_, {.m = op_.vocab,
+                     .n = op_.hidden,
+                     .k = count_,
+                     .type = type_,
+                     .a = s_.dlogits,
+                     .a_stride = s_.stride,
+                     .a_transposed = true,
+                     .b = x_,
+                     .b_stride = op_.hidden,
+                     .c = op_.dweight.data,
+                     .c_stride = op_.hidden,
+                     .c_type = op_.dweight.dtype,
+                     .addend = op_.dweight.accumulate || begin_ > 0 ? op_.dweight.data : nullptr}));
     }
-    return ParallelProduct(context_, {.m = count_,
-                                      .n = op_.hidden,
-                                      .k = op_.vocab,
-                                      .type = type_,
-                                      .a = s_.dlogits,
-                                      .a_stride = s_.stride,
-                                      .b = op_.weight,
-                                      .b_stride = op_.hidden,
-                                      .c = At(op_.dx, begin_ * op_.hidden, type_),
-                                      .c_stride = op_.hidden,
-                                      .c_type = type_});
+    // The sum over the vocabulary is too deep for one product.
+    for (int64_t column = 0; column < op_.vocab; column += kVocabDepth) {
+      MILLRACE_RETURN_IF_ERROR(
+          ParallelProduct(context_, {.m = count_,
+                                     .n = op_.hidden,
+                                     .k = std::min(kVocabDepth, op_.vocab - column),
+                                     .type = type_,
+                                     .a = At(s_.dlogits, column, type_),
+                                     .a_stride = s_.stride,
+                                     .b = At(op_.weight, column * op_.hidden, type_),
+                                     .b_stride = op_.hidden,
+                                     .c = s_.dx,
+                                     .c_stride = op_.hidden,
+                                     .c_type = DType::kF32,
+                                     .addend = column > 0 ? s_.dx : nullptr}));
+    }
+    context_.pool->ParallelFor(count_ * op_.hidden, 64, [&](int64_t begin, int64_t end) {
+      Convert(s_.dx + begin, DType::kF32, At(op_.dx, begin_ * op_.hidden + begin, type_), type_,
+              end - begin);
+    });
+    return absl::OkStatus();
   }
 
   const CpuContext& context_;
@@ -225,11 +242,11 @@ absl::Status RunLinearCrossEntropy(const CpuContext& context, const LinearCrossE
   const int64_t chunk = std::min(op.tokens, op.token_chunk);
   const int threads = context.pool->threads();
   const bool backward = op.dx != nullptr;
-  MILLRACE_RETURN_IF_ERROR(
-      CheckWorkspace(context, "linear cross-entropy",
-                     Scratch::Bytes(chunk, op.vocab, context.compute, threads, backward)));
+  MILLRACE_RETURN_IF_ERROR(CheckWorkspace(
+      context, "linear cross-entropy",
+      Scratch::Bytes(chunk, op.hidden, op.vocab, context.compute, threads, backward)));
   Carver carver(context.workspace);
-  const Scratch scratch(carver, chunk, op.vocab, context.compute, threads, backward);
+  const Scratch scratch(carver, chunk, op.hidden, op.vocab, context.compute, threads, backward);
   for (int64_t begin = 0; begin < op.tokens; begin += chunk) {
     Chunk part(context, op, scratch, begin, std::min(chunk, op.tokens - begin));
     MILLRACE_RETURN_IF_ERROR(part.Run());
@@ -240,7 +257,7 @@ absl::Status RunLinearCrossEntropy(const CpuContext& context, const LinearCrossE
 size_t CrossEntropyWorkspaceBytes(const OpsLimits& limits, DType type, int threads) {
   if (limits.vocab == 0) return 0;
   const int64_t chunk = std::min(limits.tokens, limits.token_chunk);
-  return Scratch::Bytes(chunk, limits.vocab, type, threads, true);
+  return Scratch::Bytes(chunk, limits.hidden, limits.vocab, type, threads, true);
 }
 
 }  // namespace millrace

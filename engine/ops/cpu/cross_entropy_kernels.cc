@@ -32,7 +32,7 @@ void ExponentialsImpl(const float* logits, int64_t logits_stride, int64_t rows, 
     T* e = exponentials == nullptr ? nullptr : exponentials + row * exponentials_stride;
     for (j = 0; j < columns; j += lanes) {
       const int64_t left = columns - j;
-      auto exponential = Exp(d, hn::Sub(Load(d, l + j, left), shift));
+      auto exponential = ExpOfNegative(d, hn::Sub(Load(d, l + j, left), shift));
       if (left < lanes) exponential = hn::IfThenElseZero(hn::FirstN(d, left), exponential);
       sum = hn::Add(sum, exponential);
       if (e != nullptr) Store(exponential, d, e + j, left);

@@ -64,6 +64,10 @@ absl::Status ParallelProduct(const CpuContext& context, const Product& product) 
     tile.b =
         At(product.b, columns.begin * (product.b_transposed ? product.b_stride : 1), product.type);
     tile.c = At(product.c, rows.begin * product.c_stride + columns.begin, product.c_type);
+    if (product.addend != nullptr) {
+      tile.addend =
+          At(product.addend, rows.begin * product.c_stride + columns.begin, product.c_type);
+    }
     if (product.bias != nullptr) tile.bias = At(product.bias, columns.begin, product.type);
     return context.matmul->Run(thread, tile);
   });
@@ -71,13 +75,6 @@ absl::Status ParallelProduct(const CpuContext& context, const Product& product) 
 
 absl::Status RunLinearForward(const CpuContext& context, const LinearForward& op) {
   if (op.tokens == 0) return absl::OkStatus();
-  if (op.residual != nullptr && op.residual != op.y) {
-    const int64_t count = op.tokens * op.out;
-    context.pool->ParallelFor(count, 4096, [&](int64_t begin, int64_t end) {
-      std::memcpy(At(op.y, begin, op.y_dtype), At(op.residual, begin, op.y_dtype),
-                  (end - begin) * SizeOf(op.y_dtype));
-    });
-  }
   return ParallelProduct(context, {.m = op.tokens,
                                    .n = op.out,
                                    .k = op.in,
@@ -91,7 +88,7 @@ absl::Status RunLinearForward(const CpuContext& context, const LinearForward& op
                                    .c_stride = op.out,
                                    .c_type = op.y_dtype,
                                    .bias = op.bias,
-                                   .accumulate = op.residual != nullptr});
+                                   .addend = op.residual});
 }
 
 absl::Status RunLinearBackward(const CpuContext& context, const LinearBackward& op) {
@@ -121,19 +118,20 @@ absl::Status RunLinearBackward(const CpuContext& context, const LinearBackward& 
                                                        .c_type = type}));
   }
   if (op.dweight.data != nullptr) {
-    MILLRACE_RETURN_IF_ERROR(ParallelProduct(context, {.m = op.out,
-                                                       .n = op.in,
-                                                       .k = op.tokens,
-                                                       .type = type,
-                                                       .a = op.dy,
-                                                       .a_stride = op.out,
-                                                       .a_transposed = true,
-                                                       .b = op.x,
-                                                       .b_stride = op.in,
-                                                       .c = op.dweight.data,
-                                                       .c_stride = op.in,
-                                                       .c_type = op.dweight.dtype,
-                                                       .accumulate = op.dweight.accumulate}));
+    MILLRACE_RETURN_IF_ERROR(
+        ParallelProduct(context, {.m = op.out,
+                                  .n = op.in,
+                                  .k = op.tokens,
+                                  .type = type,
+                                  .a = op.dy,
+                                  .a_stride = op.out,
+                                  .a_transposed = true,
+                                  .b = op.x,
+                                  .b_stride = op.in,
+                                  .c = op.dweight.data,
+                                  .c_stride = op.in,
+                                  .c_type = op.dweight.dtype,
+                                  .addend = op.dweight.accumulate ? op.dweight.data : nullptr}));
   }
   if (op.dbias.data != nullptr) {
     // Each column by one thread, over all tokens: the same sum for any number of threads.

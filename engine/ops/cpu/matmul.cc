@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <cstring>
 #include <new>
 #include <string>
 #include <unordered_map>
@@ -12,6 +13,7 @@
 #include "dnnl.hpp"
 #include "engine/base/aligned_buffer.h"
 #include "engine/base/status_macros.h"
+#include "engine/ops/cpu/amx_product.h"
 
 namespace millrace {
 namespace {
@@ -42,7 +44,7 @@ struct Shape {
         a_transposed(p.a_transposed),
         b_transposed(p.b_transposed),
         bias(p.bias != nullptr),
-        accumulate(p.accumulate) {}
+        accumulate(p.addend != nullptr) {}
   bool operator==(const Shape&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Shape& s) {
@@ -120,6 +122,33 @@ class Compiled {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
+// oneDNN adds to c in place.
+void CopyAddend(const Product& p) {
+  if (p.addend == nullptr || p.addend == p.c) return;
+  const auto size = static_cast<int64_t>(SizeOf(p.c_type));
+  for (int64_t row = 0; row < p.m; ++row) {
+    const int64_t at = row * p.c_stride * size;
+    std::memcpy(static_cast<std::byte*>(p.c) + at, static_cast<const std::byte*>(p.addend) + at,
+                static_cast<size_t>(p.n * size));
+  }
+}
+
+// Whether oneDNN may use the features `isa`: the CPU has them, and ONEDNN_MAX_CPU_ISA allows it.
+bool OneDnnHas(dnnl::cpu_isa isa) {
+#if defined(__x86_64__)
+  // The values are sets of features.
+  const auto wanted = static_cast<unsigned>(isa);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+#else
+  return false;
+#endif
+}
+
+bool UseAmx() {
+  static const bool use = OneDnnHas(dnnl::cpu_isa::avx512_core_amx) && AmxAvailable();
+  return use;
+}
+
 }  // namespace
 
 class Matmul::Thread {
@@ -127,6 +156,12 @@ class Matmul::Thread {
   void set_scratch(std::byte* scratch) { scratch_ = scratch; }
 
   absl::Status Run(const Product& product) {
+    if (AmxSuits(product) && UseAmx()) {
+      MILLRACE_ASSIGN_OR_RETURN(std::byte * scratch, Scratch(AmxScratchBytes(product)));
+      RunAmxProduct(product, scratch);
+      return absl::OkStatus();
+    }
+    CopyAddend(product);
     try {
       // A setting of the calling thread alone.
       omp_set_num_threads(1);
@@ -137,14 +172,7 @@ class Matmul::Thread {
         found = compiled_.emplace(shape, std::make_unique<Compiled>(shape)).first;
       }
       Compiled& compiled = *found->second;
-      std::byte* scratch = scratch_;
-      if (scratch == nullptr || compiled.scratch_bytes() > kScratchBytesPerThread) {
-        if (compiled.scratch_bytes() > own_scratch_.size()) {
-          MILLRACE_ASSIGN_OR_RETURN(
-              own_scratch_, AlignedBuffer::Allocate(compiled.scratch_bytes(), "a matrix product"));
-        }
-        scratch = own_scratch_.data();
-      }
+      MILLRACE_ASSIGN_OR_RETURN(std::byte * scratch, Scratch(compiled.scratch_bytes()));
       compiled.Execute(stream_, product, scratch);
       return absl::OkStatus();
     } catch (const dnnl::error& error) {
@@ -160,6 +188,14 @@ class Matmul::Thread {
   }
 
  private:
+  absl::StatusOr<std::byte*> Scratch(size_t bytes) {
+    if (scratch_ != nullptr && bytes <= kScratchBytesPerThread) return scratch_;
+    if (bytes > own_scratch_.size()) {
+      MILLRACE_ASSIGN_OR_RETURN(own_scratch_, AlignedBuffer::Allocate(bytes, "a matrix product"));
+    }
+    return own_scratch_.data();
+  }
+
   dnnl::stream stream_{Engine()};
   absl::flat_hash_map<Shape, std::unique_ptr<Compiled>> compiled_;
   std::byte* scratch_ = nullptr;
@@ -178,15 +214,6 @@ absl::Status Matmul::Run(int thread, const Product& product) {
 
 void Matmul::SetScratch(int thread, std::byte* data) { threads_[thread]->set_scratch(data); }
 
-bool CpuMultipliesBf16() {
-#if defined(__x86_64__)
-  // The values are sets of features.
-  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-  constexpr auto kBf16 = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (isa & kBf16) == kBf16;
-#else
-  return false;
-#endif
-}
+bool CpuMultipliesBf16() { return OneDnnHas(dnnl::cpu_isa::avx512_core_bf16); }
 
 }  // namespace millrace

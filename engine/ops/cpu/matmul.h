@@ -1,4 +1,5 @@
-// Matrix products on the calling thread, through oneDNN.
+// Matrix products on the calling thread: large ones in bf16 by amx_product.h where the CPU can, all
+// others through oneDNN.
 //
 //   Matmul matmul(pool.threads());
 //   pool.Run([&](int thread) { status[thread] = matmul.Run(thread, {.m = ..., ...}); });
@@ -13,27 +14,9 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "engine/base/dtype.h"
+#include "engine/ops/cpu/product.h"
 
 namespace millrace {
-
-// c[m, n] = op(a)[m, k] · op(b)[k, n] + bias[n], or the same added to c. Strides are in elements
-// from one row of the matrix in memory to the next; sums are f32.
-struct Product {
-  int64_t m, n, k;
-  DType type;  // of a, b and bias
-  const void* a;
-  int64_t a_stride;
-  bool a_transposed = false;  // `a` lies in memory as [k, m]
-  const void* b;
-  int64_t b_stride;
-  bool b_transposed = false;  // `b` lies in memory as [n, k]
-  void* c;
-  int64_t c_stride;
-  DType c_type;
-  const void* bias = nullptr;
-  bool accumulate = false;
-};
 
 class Matmul {
  public:

@@ -19,9 +19,16 @@ template <typename T>
 float RowMean(const T* x, size_t width) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
-  auto sum = hn::Zero(d);
-  for (size_t i = 0; i < width; i += lanes) sum = hn::Add(sum, Load(d, x + i, width - i));
-  return Sum(d, sum) / static_cast<float>(width);
+  auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+  size_t i = 0;
+  for (; i + 4 * lanes <= width; i += 4 * lanes) {
+    sum0 = hn::Add(sum0, LoadFull(d, x + i));
+    sum1 = hn::Add(sum1, LoadFull(d, x + i + lanes));
+    sum2 = hn::Add(sum2, LoadFull(d, x + i + 2 * lanes));
+    sum3 = hn::Add(sum3, LoadFull(d, x + i + 3 * lanes));
+  }
+  for (; i < width; i += lanes) sum0 = hn::Add(sum0, Load(d, x + i, width - i));
+  return Sum(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))) / static_cast<float>(width);
 }
 
 // mean((x - mean)²)
@@ -30,19 +37,25 @@ float RowVariance(const T* x, size_t width, float mean) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   const auto mean_v = hn::Set(d, mean);
-  auto sum = hn::Zero(d);
+  auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
   size_t i = 0;
-  for (; i + lanes <= width; i += lanes) {
-    const auto centered = hn::Sub(LoadFull(d, x + i), mean_v);
-    sum = hn::MulAdd(centered, centered, sum);
+  for (; i + 4 * lanes <= width; i += 4 * lanes) {
+    const auto a = hn::Sub(LoadFull(d, x + i), mean_v);
+    const auto b = hn::Sub(LoadFull(d, x + i + lanes), mean_v);
+    const auto c = hn::Sub(LoadFull(d, x + i + 2 * lanes), mean_v);
+    const auto e = hn::Sub(LoadFull(d, x + i + 3 * lanes), mean_v);
+    sum0 = hn::MulAdd(a, a, sum0);
+    sum1 = hn::MulAdd(b, b, sum1);
+    sum2 = hn::MulAdd(c, c, sum2);
+    sum3 = hn::MulAdd(e, e, sum3);
   }
-  if (i < width) {
+  for (; i < width; i += lanes) {
     // Lanes past the end must count as the mean, not as zero.
     const auto valid = hn::FirstN(d, width - i);
-    const auto centered = hn::IfThenElseZero(valid, hn::Sub(Load(d, x + i, width - i), mean_v));
-    sum = hn::MulAdd(centered, centered, sum);
+    const auto a = hn::IfThenElseZero(valid, hn::Sub(Load(d, x + i, width - i), mean_v));
+    sum0 = hn::MulAdd(a, a, sum0);
   }
-  return Sum(d, sum) / static_cast<float>(width);
+  return Sum(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))) / static_cast<float>(width);
 }
 
 template <typename T>
