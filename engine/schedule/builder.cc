@@ -259,7 +259,7 @@ class Builder {
 
   void Update(int unit, StreamId stream) {
     Add({.opcode = Opcode::kUpdate, .stream = stream, .unit = unit},
-        {Read(host_gradients_[unit]), Read(norm_), Write(host_weights_[unit])});
+        {Read(host_gradients_[unit]), Read(norm_), Read(loss_), Write(host_weights_[unit])});
   }
 
   int Upload(int unit) {
@@ -408,7 +408,7 @@ class Builder {
 
   void GradientReady(int unit) {
     Add({.opcode = Opcode::kGradientNorm, .stream = StreamId::kDownload, .unit = unit},
-        {Read(host_gradients_[unit]), Write(norm_)});
+        {Read(host_gradients_[unit]), Write(host_gradients_[unit]), Read(norm_), Write(norm_)});
     if (plan_.update_time == UpdateTime::kAsGradientLands) Update(unit, StreamId::kDownload);
   }
 

@@ -57,6 +57,17 @@ absl::Status CheckOperands(const Schedule& schedule, int index) {
           absl::StrCat(Describe(schedule, index), " waits for ", wait, ", which is not earlier"));
     }
   }
+  for (int operand :
+       {instruction.weights, instruction.tied_weights, instruction.input, instruction.output,
+        instruction.saved, instruction.scratch, instruction.gradient, instruction.tied_gradient}) {
+    const bool declared =
+        std::any_of(instruction.accesses.begin(), instruction.accesses.end(),
+                    [&](const Access& access) { return access.buffer == operand; });
+    if (operand != kNone && !declared) {
+      return absl::InternalError(absl::StrCat(Describe(schedule, index), " has the operand ",
+                                              operand, ", which it does not say it touches"));
+    }
+  }
   for (const Access& access : instruction.accesses) {
     if (access.buffer < 0 || access.buffer >= static_cast<int>(schedule.buffers.size())) {
       return absl::InternalError(

@@ -14,7 +14,8 @@ namespace millrace {
 // done;
 // - none writes what an earlier one may still read or write, in the same buffer or in another that
 //   lies at the same addresses;
-// - every operand fits its buffer, every buffer the arena, and the arena the budget.
+// - every operand is among what its instruction says it reads or writes, and fits its buffer; every
+//   buffer fits the arena, and the arena the budget.
 // Otherwise INTERNAL (RESOURCE_EXHAUSTED for the budget), naming instruction and buffer. It trusts
 // nothing of how the schedule was built: only streams, waits, operands and addresses.
 absl::Status Verify(const Schedule& schedule, size_t device_budget_bytes);

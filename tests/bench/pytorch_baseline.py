@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's speed on the models that `//tests/bench:train` trains, in the same form.
 
-    python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch transformers
-    env -u OPENBLAS_CORETYPE /tmp/torch/bin/python tests/bench/pytorch_baseline.py --preset gpt2-124m
+    python3 -m venv ~/torch && ~/torch/bin/pip install torch transformers
+    ~/torch/bin/python tests/bench/pytorch_baseline.py --preset gpt2-124m
 
 Trains from random weights under bf16 autocast with fused AdamW and gradient clipping, eager and
 through torch.compile, and prints one JSON object a mode: tokens/s at the median step and the peak resident

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/schedule/planner.h"
 #include "gtest/gtest.h"
+#include "tests/engine/exec/deferred_device.h"
 
 namespace millrace {
 namespace {
@@ -92,6 +94,8 @@ struct Configuration {
   CpuDeviceMode mode = CpuDeviceMode::kUnified;
   int64_t activation_slots = 1 << 20;
   int weight_slots = 2;
+  // Set: a device that runs its streams in a random legal order.
+  std::optional<DeferredDevice::Options> deferred;
 };
 
 // A model with random weights on a device of its own, ready to step.
@@ -117,7 +121,15 @@ class Rig {
     Plan plan = *MakePlan(model, setup.shape, unified, size_t{1} << 40);
     plan.activation_slots = std::min(plan.activation_slots, setup.activation_slots);
     plan.weight_slots = setup.weight_slots;
-    device_ = *CreateCpuDevice(plan.device_bytes + (size_t{1} << 20), setup.mode);
+    const size_t memory_bytes = plan.device_bytes + (size_t{1} << 20);
+    if (setup.deferred.has_value()) {
+      DeferredDevice::Options options = *setup.deferred;
+      options.memory_bytes = memory_bytes;
+      options.unified = unified;
+      device_ = std::make_unique<DeferredDevice>(options);
+    } else {
+      device_ = *CreateCpuDevice(memory_bytes, setup.mode);
+    }
     absl::StatusOr<std::unique_ptr<StepRunner>> runner = StepRunner::Create(
         std::move(model), plan, device_.get(), ops_.get(), &pool_, state_.get(), cancelled);
     EXPECT_TRUE(runner.ok()) << runner.status();
@@ -220,6 +232,33 @@ TEST_P(EveryModelTest, NoPlanChangesTheNumbers) {
       }
     }
   }
+}
+
+TEST_P(EveryModelTest, NoLegalOrderOfTheStreamsChangesTheNumbers) {
+  Configuration setup = Base();
+  setup.shape.token_chunk = 9;
+  const std::string expected = Outcome(setup);
+  for (CpuDeviceMode mode : {CpuDeviceMode::kUnified, CpuDeviceMode::kDiscrete}) {
+    for (uint32_t seed = 0; seed < 3; ++seed) {
+      setup.mode = mode;
+      setup.deferred = DeferredDevice::Options{.seed = seed};
+      setup.activation_slots = 1 + 2 * seed;
+      EXPECT_TRUE(Outcome(setup) == expected)
+          << "mode " << static_cast<int>(mode) << " seed " << seed;
+    }
+  }
+}
+
+// Shows that the test above can fail.
+TEST(StepRunnerTest, WithoutEventsTheNumbersDoChange) {
+  Configuration setup;
+  setup.spec = LlamaSpec(false);
+  const auto loss = [&](bool honor_events) {
+    setup.mode = CpuDeviceMode::kDiscrete;
+    setup.deferred = DeferredDevice::Options{.seed = 3, .honor_events = honor_events};
+    return Rig(setup).Step(1).loss_sum;
+  };
+  EXPECT_NE(loss(false), loss(true));
 }
 
 TEST_P(EveryModelTest, LearnsABatchByHeart) {

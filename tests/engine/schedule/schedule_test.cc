@@ -255,6 +255,16 @@ TEST_P(PlantedFaultTest, EveryDroppedWriteThatIsReadIsCaught) {
   }
 }
 
+TEST_P(PlantedFaultTest, AnOperandThatIsNotDeclaredIsCaught) {
+  for (Instruction& instruction : schedule_.instructions) {
+    if (instruction.opcode != Opcode::kBlockBackward) continue;
+    std::erase_if(instruction.accesses,
+                  [&](const Access& access) { return access.buffer == instruction.saved; });
+    break;
+  }
+  EXPECT_THAT(std::string(Verify(schedule_, kPlenty).message()), HasSubstr("operand"));
+}
+
 TEST_P(PlantedFaultTest, AnArenaBeyondTheBudgetIsCaught) {
   EXPECT_EQ(Verify(schedule_, schedule_.device_bytes - 1).code(),
             absl::StatusCode::kResourceExhausted);
