@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <random>
@@ -39,7 +40,8 @@ absl::StatusOr<v1::JobSpec> ReadJobFile(const Session& session, const std::strin
     text = ReadAll(in, file);
   }
   if (!text.ok()) return text.status();
-  absl::StatusOr<v1::JobSpec> spec = ParseJobFile(*text);
+  absl::StatusOr<v1::JobSpec> spec =
+      ParseJobFile(*text, file == "-" ? "." : std::filesystem::path(file).parent_path().string());
   if (!spec.ok()) {
     std::string prefix = absl::StrCat(file == "-" ? "standard input" : file, ": ");
     return absl::InvalidArgumentError(absl::StrCat(

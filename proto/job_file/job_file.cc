@@ -6,9 +6,9 @@
 
 namespace millrace {
 
-absl::StatusOr<v1::JobSpec> ParseJobFile(absl::string_view text) {
+absl::StatusOr<v1::JobSpec> ParseJobFile(absl::string_view text, const std::string& folder) {
   v1::JobSpec spec;
-  absl::Status status = ReadYamlMessage(text, &spec);
+  absl::Status status = ReadYamlMessage(text, folder, &spec);
   if (!status.ok()) return status;
   return spec;
 }

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,6 +22,7 @@
 #include "absl/strings/str_join.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/struct.pb.h"
+#include "google/protobuf/util/json_util.h"
 #include "proto/job_file/fields.h"
 #include "proto/job_file/scalars.h"
 #include "proto/job_file/text_check.h"
@@ -37,6 +41,7 @@ constexpr int kMaxDepth = 20;
 // What the file may grow to when its aliases are written out.
 constexpr size_t kMaxExpandedBytes = 4 << 20;
 constexpr size_t kNodeBytes = 64;
+constexpr size_t kMaxStructFileBytes = 1 << 20;
 // From here on a double no longer holds every whole number.
 constexpr double kMaxExactDouble = 9007199254740992.0;
 
@@ -80,7 +85,7 @@ std::string Quote(const std::string& value) {
 
 class Reader {
  public:
-  explicit Reader(const Descriptor* root) : root_(root) {}
+  Reader(const Descriptor* root, std::string folder) : folder_(std::move(folder)), root_(root) {}
 
   void Read(const YAML::Node& node, Message* message) {
     if (node.IsMap()) {
@@ -159,6 +164,10 @@ class Reader {
   }
 
   void ReadMessage(const YAML::Node& node, const std::string& path, Message* message, int depth) {
+    if (IsStruct(*message->GetDescriptor()) && node.IsScalar()) {
+      ReadStructFile(node, path, static_cast<google::protobuf::Struct*>(message));
+      return;
+    }
     if (!Enter(node, path, depth)) return;
     if (IsStruct(*message->GetDescriptor())) {
       // Through the generated type where it is one, so that no second copy of Struct's rules is
@@ -245,7 +254,8 @@ class Reader {
                Message* message, int depth) {
     const Reflection& r = *message->GetReflection();
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      if (!node.IsMap()) {
+      const bool file = IsStruct(*field->message_type()) && node.IsScalar();
+      if (!node.IsMap() && !file) {
         Add(node, path, absl::StrCat(Describe(node), "; expected ", Expected(*field)));
         return;
       }
@@ -346,6 +356,28 @@ class Reader {
     return absl::OkStatus();
   }
 
+  // A Struct given as text is the path of a JSON file.
+  void ReadStructFile(const YAML::Node& node, const std::string& path,
+                      google::protobuf::Struct* any) {
+    const std::filesystem::path file = std::filesystem::path(folder_) / node.Scalar();
+    const auto add = [&](absl::string_view problem) {
+      Add(node, path,
+          absl::StrCat("\"", absl::Utf8SafeCHexEscape(TruncateUtf8(node.Scalar(), 256)), "\" ",
+                       problem, "; give a mapping (`key: value`) or the path of a JSON file"));
+    };
+    std::ifstream in(file, std::ios::binary);
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(file, error) || !in) {
+      return add("is no file that can be read");
+    }
+    std::string text(kMaxStructFileBytes + 1, '\0');
+    in.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<size_t>(in.gcount()));
+    if (text.size() > kMaxStructFileBytes) return add("is larger than 1 MiB");
+    const auto status = google::protobuf::util::JsonStringToMessage(text, any);
+    if (!status.ok()) add("holds no JSON object");
+  }
+
   void ReadStruct(const YAML::Node& node, const std::string& path, google::protobuf::Struct* any,
                   int depth) {
     std::set<std::string> seen;
@@ -396,6 +428,8 @@ class Reader {
     }
   }
 
+  // Where relative paths begin.
+  std::string folder_;
   const Descriptor* root_;
   std::vector<std::pair<int, std::string>> problems_;
   size_t expanded_bytes_ = 0;
@@ -404,7 +438,7 @@ class Reader {
 
 }  // namespace
 
-absl::Status ReadYamlMessage(absl::string_view text, Message* message) {
+absl::Status ReadYamlMessage(absl::string_view text, const std::string& folder, Message* message) {
   absl::Status status = CheckText(text);
   if (!status.ok()) return status;
   try {
@@ -415,7 +449,7 @@ absl::Status ReadYamlMessage(absl::string_view text, Message* message) {
           absl::StrCat("line ", documents[1].Mark().line + 1,
                        ": a second document begins; expected one (drop the line `---`)"));
     }
-    Reader reader(message->GetDescriptor());
+    Reader reader(message->GetDescriptor(), folder);
     reader.Read(documents[0], message);
     return reader.Finish();
   } catch (const YAML::Exception& e) {

@@ -3,15 +3,19 @@
 #ifndef MILLRACE_PROTO_JOB_FILE_MESSAGE_READER_H_
 #define MILLRACE_PROTO_JOB_FILE_MESSAGE_READER_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
 
 namespace millrace {
 
-// Merges `text` into `message`, which should be empty. InvalidArgument with one line a problem;
-// `message` then holds what could be read.
-absl::Status ReadYamlMessage(absl::string_view text, google::protobuf::Message* message);
+// Paths of JSON files in `text` are relative to `folder`. Merges `text` into `message`, which
+// should be empty. InvalidArgument with one line a problem; `message` then holds what could be
+// read.
+absl::Status ReadYamlMessage(absl::string_view text, const std::string& folder,
+                             google::protobuf::Message* message);
 
 }  // namespace millrace
 

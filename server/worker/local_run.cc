@@ -75,7 +75,8 @@ WorkerExitCode Fail(const absl::Status& status, WorkerExitCode code, spdlog::log
 WorkerExitCode RunLocally(const LocalRunOptions& options, StopControl& stop, spdlog::logger& log) {
   const absl::StatusOr<std::string> text = ReadFile(options.spec_path);
   if (!text.ok()) return Fail(text.status(), WorkerExitCode::kInvalid, log);
-  absl::StatusOr<v1::JobSpec> spec = ParseJobFile(*text);
+  absl::StatusOr<v1::JobSpec> spec =
+      ParseJobFile(*text, std::filesystem::path(options.spec_path).parent_path().string());
   if (!spec.ok()) {
     return Fail(
         absl::InvalidArgumentError(absl::StrCat(options.spec_path, ": ", spec.status().message())),

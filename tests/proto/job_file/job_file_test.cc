@@ -4,6 +4,8 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -248,6 +250,33 @@ TEST(JobFile, BoundsDepthAndCycles) {
                                     std::string(100, ']'), "}}\n")),
               HasSubstr("levels deep"));
   EXPECT_FALSE(ParseJobFile(std::string(100000, '[')).ok());
+}
+
+TEST(JobFile, ReadsAConfigFromAJsonFileBesideIt) {
+  const std::string folder = std::getenv("TEST_TMPDIR");
+  std::ofstream(folder + "/config.json") << R"({"model_type": "llama", "hidden_size": 64})";
+  absl::StatusOr<v1::JobSpec> spec = ParseJobFile("model: {config: config.json}\n", folder);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto& fields = spec->model().config().fields();
+  EXPECT_EQ(fields.at("model_type").string_value(), "llama");
+  EXPECT_EQ(fields.at("hidden_size").number_value(), 64);
+  // Written out, the content stands in its place.
+  EXPECT_TRUE(
+      google::protobuf::util::MessageDifferencer::Equals(Parse(FormatJobFile(*spec)), *spec));
+}
+
+TEST(JobFile, NamesAConfigFileThatIsMissingOrNoJson) {
+  const std::string folder = std::getenv("TEST_TMPDIR");
+  std::ofstream(folder + "/broken.json") << "{\"model_type\": ";
+  const auto problem = [&](const char* text) {
+    return std::string(ParseJobFile(text, folder).status().message());
+  };
+  EXPECT_EQ(problem("model: {config: absent.json}\n"),
+            "line 1: model.config: \"absent.json\" is no file that can be read; give a mapping "
+            "(`key: value`) or the path of a JSON file");
+  EXPECT_THAT(problem("model:\n  config: broken.json\n"),
+              HasSubstr("line 2: model.config: \"broken.json\" holds no JSON object"));
+  EXPECT_THAT(problem("model: {config: }\n"), HasSubstr("model.config"));
 }
 
 TEST(JobFile, RefusesTags) { EXPECT_THAT(Problems("name: !secret x\n"), HasSubstr("!secret")); }
