@@ -18,9 +18,11 @@ constexpr int64_t kTileBytes = 1024;
 constexpr int64_t kTileDepth = 32;  // elements of k in a tile
 constexpr int64_t kBlock = 32;      // rows and columns of results in registers
 
-// Tiles of k that a panel of the streamed operand holds to stay in the first-level cache, while
-// panels of the other stream from the second level: 24 KiB.
-constexpr int64_t kSteps = 12;
+// Tiles of k that are multiplied at a time, and resident blocks that these are multiplied with
+// before the next: a panel's part (16 KiB) and the blocks' partial sums (16 KiB) stay in the
+// first-level cache while the resident operand streams from the second level.
+constexpr int64_t kSteps = 8;
+constexpr int64_t kGroup = 4;
 // Packed rows of one operand that stay in the second-level cache.
 constexpr int64_t kResidentBytes = 1200 << 10;
 
@@ -38,10 +40,10 @@ int64_t ResidentRows(int64_t rows, int64_t k) {
   return (blocks + shares - 1) / shares * kBlock;
 }
 
-// Scratch memory of a product: the resident operand, a panel of the streamed one, and partial sums
-// of a panel's results.
+// Scratch memory of a product: the resident operand, two panels of the streamed one, and partial
+// sums.
 int64_t ScratchBytes(int64_t resident_rows, int64_t k) {
-  return resident_rows / kBlock * (PanelBytes(k) + kBlock * kBlock * 4) + 2 * PanelBytes(k);
+  return (resident_rows / kBlock + 2) * PanelBytes(k) + kGroup * kBlock * kBlock * 4;
 }
 
 // A relative cost of packing an element: copied, interleaved, or either and transposed.
@@ -71,7 +73,7 @@ Plan PlanOf(const Product& p) {
 
 bool AmxSuits(const Product& p) {
   // Below, packing costs more than it saves; beyond, too few rows are resident.
-  constexpr int64_t kFewestRows = 32, kFewestProducts = 8 << 20, kMostDepth = 2560;
+  constexpr int64_t kFewestRows = 32, kFewestProducts = 8 << 20, kMostDepth = 4096;
   return p.type == DType::kBF16 && std::min(p.m, p.n) >= kFewestRows && p.k <= kMostDepth &&
          p.m * p.n * p.k >= kFewestProducts;
 }
@@ -390,22 +392,25 @@ MILLRACE_AMX void MultiplyPanel(const Product& p, bool a_resident, const std::by
   const int64_t parts = (steps + kSteps - 1) / kSteps;
   const int64_t blocks = (count + kBlock - 1) / kBlock * parts;
   background.tiles_per_block = (background.tiles + blocks - 1) / blocks;
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t step = steps * part / parts, step_end = steps * (part + 1) / parts;
-    const bool last = part + 1 == parts;
-    background.rows_per_step = (kBlock + step_end - step - 1) / (step_end - step);
-    float* partial = partials;
-    for (int64_t r = 0; r < count; r += kBlock, partial += kBlock * kBlock) {
-      const std::byte* mine = resident + (r / kBlock * steps + step) * 2 * kTileBytes;
-      const std::byte* other = panel + step * 2 * kTileBytes;
-      Store& store = stores[turn];
-      MultiplyBlock(a_resident ? mine : other, a_resident ? other : mine, step_end - step,
-                    part == 0 ? nullptr : partial, last ? &store.block[0][0][0] : partial,
-                    background);
-      if (!last) continue;
-      a_resident ? Aim(p, begin + r, streamed, store) : Aim(p, streamed, begin + r, store);
-      background.store = &store;
-      turn ^= 1;
+  for (int64_t group = 0; group < count; group += kGroup * kBlock) {
+    const int64_t group_end = std::min(count, group + kGroup * kBlock);
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t step = steps * part / parts, step_end = steps * (part + 1) / parts;
+      const bool last = part + 1 == parts;
+      background.rows_per_step = (kBlock + step_end - step - 1) / (step_end - step);
+      float* partial = partials;
+      for (int64_t r = group; r < group_end; r += kBlock, partial += kBlock * kBlock) {
+        const std::byte* mine = resident + (r / kBlock * steps + step) * 2 * kTileBytes;
+        const std::byte* other = panel + step * 2 * kTileBytes;
+        Store& store = stores[turn];
+        MultiplyBlock(a_resident ? mine : other, a_resident ? other : mine, step_end - step,
+                      part == 0 ? nullptr : partial, last ? &store.block[0][0][0] : partial,
+                      background);
+        if (!last) continue;
+        a_resident ? Aim(p, begin + r, streamed, store) : Aim(p, streamed, begin + r, store);
+        background.store = &store;
+        turn ^= 1;
+      }
     }
   }
 }
