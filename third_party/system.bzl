@@ -116,7 +116,25 @@ def _tool(ctx, name, package):
     else:
         ctx.file(name, "#!/bin/sh\necho 'ERROR: %s' >&2\nexit 1\n" % _complaint("The program " + name, package))
 
+def _installed_packages_impl(ctx):
+    status = "/var/lib/dpkg/status"
+    if ctx.path(status).exists:
+        ctx.symlink(status, "status")
+    else:
+        ctx.file("status", "")
+    ctx.file("BUILD", 'exports_files(["status"])\n')
+
+_installed_packages = repository_rule(
+    implementation = _installed_packages_impl,
+    doc = "The list of the packages that are installed, where there is one.",
+    local = True,
+)
+
 def _system_libraries_impl(ctx):
+    # Bazel does not look at the system again while its server lives, `local` or not. A file that changes
+    # makes it: so a package that is installed is found by the next build.
+    ctx.path(Label("@installed_packages//:status"))
+
     if not ctx.which("pkg-config"):
         fail(_complaint("The program pkg-config", "pkg-config"))
 
@@ -142,9 +160,13 @@ def _system_libraries_impl(ctx):
     build.append("\nexports_files(%r)\n" % sorted(_TOOLS.keys()))
     ctx.file("BUILD", "".join(build))
 
-system_libraries = repository_rule(
+_system_libraries = repository_rule(
     implementation = _system_libraries_impl,
     doc = "Makes @system from what pkg-config finds.",
     environ = ["PATH", "PKG_CONFIG_PATH"],
     local = True,
 )
+
+def system_libraries(name):
+    _installed_packages(name = "installed_packages")
+    _system_libraries(name = name)
