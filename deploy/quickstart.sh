@@ -119,8 +119,9 @@ cat <<EOF
 
 The model is in $out/model
 
-Three commands to go on with, the first of which starts the daemon again:
+Three commands to go on with. The first one starts the daemon again; the last one trains once more, as
+the file says when you have edited it.
   bazel-bin/server/millraced --data_dir=$data/node &
   bazel-bin/client/cli/millrace show $run
-  bazel-bin/client/cli/millrace submit $out/job.yaml --watch     # edit it first
+  bazel-bin/client/cli/millrace submit $out/job.yaml --watch
 EOF
