@@ -13,9 +13,11 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kGoodMicroBatchTokens = 4096;
-// f32 logits of one chunk of the head.
-constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+// Logits of one chunk of the head at most: 64 MiB in bf16.
+constexpr int64_t kChunkLogits = int64_t{32} << 20;
 constexpr int64_t kChunkGranularity = 64;
+
+int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
 // The purpose under which a buffer shows in the memory table.
 absl::string_view PurposeOf(BufferKind kind) {
@@ -65,9 +67,12 @@ StepShape ChooseStepShape(const ModelSpec& spec, int64_t tokens_per_step,
   }
   shape.tokens_per_micro_batch = tokens_per_micro_batch.value_or(chosen * sequence_length);
   shape.micro_batches = tokens_per_step / shape.tokens_per_micro_batch;
-  const int64_t fitting = kLogitsBytes / (4 * spec.vocab_size) / kChunkGranularity;
-  shape.token_chunk =
-      std::min(shape.tokens_per_micro_batch, std::max<int64_t>(fitting, 1) * kChunkGranularity);
+  // As few chunks as that allows, of even size.
+  const int64_t fitting = std::max(kChunkLogits / spec.vocab_size, kChunkGranularity);
+  const int64_t chunks = CeilDivide(shape.tokens_per_micro_batch, fitting);
+  const int64_t even = CeilDivide(shape.tokens_per_micro_batch, chunks);
+  shape.token_chunk = std::min(shape.tokens_per_micro_batch,
+                               CeilDivide(even, kChunkGranularity) * kChunkGranularity);
   return shape;
 }
 

@@ -181,8 +181,11 @@ TEST(PlannerTest, LogitsOfAChunkStaySmallForAnyVocabulary) {
     spec.vocab_size = vocab;
     const StepShape shape = ChooseStepShape(spec, 65536, 65536, 1024, true);
     EXPECT_LE(shape.token_chunk, shape.tokens_per_micro_batch);
-    EXPECT_TRUE(shape.token_chunk == 64 || shape.token_chunk * vocab * 4 <= 64 << 20) << vocab;
+    EXPECT_TRUE(shape.token_chunk == 64 || (shape.token_chunk - 64) * vocab * 2 <= 64 << 20)
+        << vocab;
   }
+  spec.vocab_size = 50257;
+  EXPECT_EQ(ChooseStepShape(spec, 1024, 1024, 256, true).token_chunk, 512);
 }
 
 // --- Planted faults -----------------------------------------------------------------------------
