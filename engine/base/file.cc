@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,20 @@ absl::Status SyncFolder(const std::string& folder) {
   const int error = errno;
   close(fd);
   return result == 0 ? absl::OkStatus() : ErrnoToStatus(error, "sync folder", folder);
+}
+
+absl::Status MakeFolderDurably(const std::string& folder) {
+  namespace fs = std::filesystem;
+  fs::path path = fs::path(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "a/b/"
+  std::error_code error;
+  if (path.empty() || fs::is_directory(path, error)) return absl::OkStatus();
+  const std::string parent = path.parent_path().string();
+  MILLRACE_RETURN_IF_ERROR(MakeFolderDurably(parent));
+  // Another process may have made it meanwhile.
+  fs::create_directory(path, error);
+  if (error) return ErrnoToStatus(error.value(), "create folder", path.string());
+  return SyncFolder(parent);
 }
 
 absl::Status WriteFileAtomically(const std::string& path, absl::string_view content) {

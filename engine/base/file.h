@@ -28,6 +28,10 @@ absl::Status WriteFileAtomically(const std::string& path, absl::string_view cont
 // Makes a rename or a removal inside `folder` last.
 absl::Status SyncFolder(const std::string& folder);
 
+// Makes `folder` with all above it that are missing, each made to last in the one that holds it. OK
+// when it is there already.
+absl::Status MakeFolderDurably(const std::string& folder);
+
 // SHA-256 of what is fed to it.
 class Sha256 {
  public:

@@ -156,12 +156,11 @@ absl::StatusOr<TokenStore> TokenStore::Prepare(const std::string& dataset,
   }
   const std::string temporary = folder + ".tmp";
   MILLRACE_RETURN_IF_ERROR(RemoveAll(temporary));
-  std::error_code error;
-  fs::create_directories(temporary, error);
-  if (error) return ErrnoToStatus(error.value(), "create folder", temporary);
+  MILLRACE_RETURN_IF_ERROR(MakeFolderDurably(temporary));
   absl::Status status = Build(files, tokenizer, source, temporary, progress);
   if (status.ok()) status = ReplaceFolder(temporary, folder);
   if (!status.ok()) {
+    std::error_code error;
     fs::remove_all(temporary, error);
     return status;
   }

@@ -41,6 +41,17 @@ TEST(FileTest, ErrorsNameThePathAndTheCause) {
   EXPECT_EQ(WriteFileAtomically(path, "x").code(), absl::StatusCode::kNotFound);
 }
 
+TEST(FileTest, MakesAFolderWithAllAboveIt) {
+  const std::string folder = TestFolder();
+  ASSERT_TRUE(MakeFolderDurably(folder + "/a/b/c/").ok());
+  EXPECT_TRUE(std::filesystem::is_directory(folder + "/a/b/c"));
+  EXPECT_TRUE(MakeFolderDurably(folder + "/a/b/c").ok());
+  ASSERT_TRUE(WriteFileAtomically(folder + "/file", "x").ok());
+  const absl::Status status = MakeFolderDurably(folder + "/file/d");
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder + "/file"));
+}
+
 TEST(FileTest, HashesAreThePublishedOnes) {
   // FIPS 180-2, appendix B.1, and the empty message.
   Sha256 abc, empty;
