@@ -43,12 +43,19 @@ absl::Status ForEachOptimizerSlab(State& state, Function function) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<WrittenFile> WriteOptimizerState(const HostState& state, const std::string& folder) {
+absl::Status CheckNotCancelled(const std::atomic<bool>* cancelled) {
+  if (cancelled == nullptr || !cancelled->load(std::memory_order_acquire)) return absl::OkStatus();
+  return absl::CancelledError("cancelled");
+}
+
+absl::StatusOr<WrittenFile> WriteOptimizerState(const HostState& state, const std::string& folder,
+                                                const std::atomic<bool>* cancelled) {
   MILLRACE_ASSIGN_OR_RETURN(FileWriter writer,
                             FileWriter::Create(absl::StrCat(folder, "/", kOptimizerState)));
   MILLRACE_RETURN_IF_ERROR(ForEachOptimizerSlab(state, [&](const void* data, size_t bytes) {
     const char* begin = static_cast<const char*>(data);
     for (size_t done = 0; done < bytes; done += kChunkBytes) {
+      MILLRACE_RETURN_IF_ERROR(CheckNotCancelled(cancelled));
       const size_t chunk = std::min(kChunkBytes, bytes - done);
       MILLRACE_RETURN_IF_ERROR(writer.Append({begin + done, chunk}));
     }
@@ -117,8 +124,10 @@ json TrainerStateToJson(const TrainerState& state) {
 }
 
 absl::Status WriteInto(const std::string& folder, const ModelSpec& model, const HostState& state,
-                       const TrainerState& trainer_state, CheckpointInfo* info) {
-  const auto streamed = [&state](int64_t unit, int64_t offset, absl::Span<float> out) {
+                       const TrainerState& trainer_state, const std::atomic<bool>* cancelled,
+                       CheckpointInfo* info) {
+  const auto streamed = [&](int64_t unit, int64_t offset, absl::Span<float> out) {
+    MILLRACE_RETURN_IF_ERROR(CheckNotCancelled(cancelled));
     if (state.split()) {
       const BFloat16* high =
           static_cast<const BFloat16*>(state.StreamedWeights(static_cast<int>(unit))) + offset;
@@ -131,7 +140,8 @@ absl::Status WriteInto(const std::string& folder, const ModelSpec& model, const 
   MILLRACE_ASSIGN_OR_RETURN(
       info->files, WriteModelDirectory(model, state.layouts(), streamed, folder,
                                        {.dtype = state.split() ? DType::kBF16 : DType::kF32}));
-  MILLRACE_ASSIGN_OR_RETURN(info->files.emplace_back(), WriteOptimizerState(state, folder));
+  MILLRACE_ASSIGN_OR_RETURN(info->files.emplace_back(),
+                            WriteOptimizerState(state, folder, cancelled));
   MILLRACE_ASSIGN_OR_RETURN(info->files.emplace_back(),
                             WriteJson(TrainerStateToJson(trainer_state), folder, kTrainerState));
   json files = json::array();
@@ -157,22 +167,23 @@ absl::Status Rename(const std::string& from, const std::string& to) {
 
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& checkpoints,
                                                const ModelSpec& model, const HostState& state,
-                                               const TrainerState& trainer_state) {
+                                               const TrainerState& trainer_state,
+                                               const std::atomic<bool>* cancelled) {
   CheckpointInfo info;
   info.step = trainer_state.step;
   info.evaluation_loss = trainer_state.evaluation_loss;
   info.folder = absl::StrCat(checkpoints, "/", info.step);
   const std::string temporary = absl::StrCat(checkpoints, "/.writing-", info.step);
-  const std::string replaced = absl::StrCat(checkpoints, "/.removing-", info.step);
+  const std::string replaced = absl::StrCat(checkpoints, "/.replaced-", info.step);
 
   std::error_code error;
   fs::remove_all(temporary, error);
   fs::remove_all(replaced, error);
-  fs::create_directories(temporary, error);
-  if (error) return ErrnoToStatus(error.value(), "create folder", temporary);
+  MILLRACE_RETURN_IF_ERROR(MakeFolderDurably(temporary));
 
-  absl::Status status = WriteInto(temporary, model, state, trainer_state, &info);
+  absl::Status status = WriteInto(temporary, model, state, trainer_state, cancelled, &info);
   const bool replaces = status.ok() && fs::exists(info.folder, error);
+  // Interrupted between the two, RemoveLeftovers brings it back.
   if (replaces) status = Rename(info.folder, replaced);
   if (status.ok()) status = Rename(temporary, info.folder);
   if (!status.ok()) {

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
@@ -17,6 +18,9 @@ namespace millrace {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A checkpoint that makes room for another of its step (WriteCheckpoint).
+constexpr absl::string_view kReplaced = ".replaced-";
 
 std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> names;
@@ -93,7 +97,20 @@ absl::StatusOr<std::optional<CheckpointInfo>> NewestIntactCheckpoint(
 absl::Status RemoveLeftovers(const std::string& checkpoints) {
   for (const std::string& name : NamesIn(checkpoints)) {
     const std::string path = absl::StrCat(checkpoints, "/", name);
-    const bool unfinished = name.rfind(".writing-", 0) == 0 || name.rfind(".removing-", 0) == 0;
+    if (absl::StartsWith(name, kReplaced)) {
+      const std::string place = absl::StrCat(checkpoints, "/", name.substr(kReplaced.size()));
+      std::error_code error;
+      if (!fs::exists(place, error)) {
+        if (std::rename(path.c_str(), place.c_str()) != 0) {
+          return ErrnoToStatus(errno, "bring back checkpoint", place);
+        }
+        MILLRACE_RETURN_IF_ERROR(SyncFolder(checkpoints));
+        continue;
+      }
+    }
+    const bool unfinished = absl::StartsWith(name, ".writing-") ||
+                            absl::StartsWith(name, ".removing-") ||
+                            absl::StartsWith(name, kReplaced);
     const bool without_manifest =
         IsStep(name) && ReadManifest(path).status().code() == absl::StatusCode::kNotFound;
     if (unfinished || without_manifest) MILLRACE_RETURN_IF_ERROR(RemoveAll(path));

@@ -24,7 +24,8 @@ std::vector<CheckpointInfo> ListCheckpoints(const std::string& checkpoints);
 absl::StatusOr<std::optional<CheckpointInfo>> NewestIntactCheckpoint(
     const std::string& checkpoints, absl::FunctionRef<void(absl::string_view)> warn);
 
-// Removes what an interrupted write or removal left. Not while one is under way.
+// Removes what an interrupted write or removal left, and brings back a checkpoint whose replacement
+// did not come into its place. Not while one is under way.
 absl::Status RemoveLeftovers(const std::string& checkpoints);
 
 struct Retention {

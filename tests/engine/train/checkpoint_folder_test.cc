@@ -109,6 +109,19 @@ TEST_F(CheckpointFolderTest, RemovesWhatInterruptionsLeftAndNothingElse) {
   EXPECT_THAT(NamesIn(folder_), UnorderedElementsAre("10", "notes"));
 }
 
+TEST_F(CheckpointFolderTest, AReplacedCheckpointComesBackWhenNothingCameInItsPlace) {
+  Write(10);
+  fs::rename(folder_ + "/10", folder_ + "/.replaced-10");
+  fs::create_directories(folder_ + "/.writing-10");
+  ASSERT_TRUE(RemoveLeftovers(folder_).ok());
+  EXPECT_THAT(Listed(), ElementsAre(10));
+  EXPECT_THAT(NamesIn(folder_), UnorderedElementsAre("10"));
+
+  fs::copy(folder_ + "/10", folder_ + "/.replaced-10");
+  ASSERT_TRUE(RemoveLeftovers(folder_).ok());
+  EXPECT_THAT(NamesIn(folder_), UnorderedElementsAre("10"));
+}
+
 TEST_F(CheckpointFolderTest, RetentionRemovesFolders) {
   Write(10, 1.0);
   Write(20, 3.0);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -72,6 +73,16 @@ TEST_F(CheckpointTest, RestoresWhatTheTrainerIsAt) {
   EXPECT_EQ(restored->identity, state.identity);
   EXPECT_EQ(restored->evaluation_loss, state.evaluation_loss);
   EXPECT_EQ(ReadManifest(folder_ + "/40")->evaluation_loss, state.evaluation_loss);
+}
+
+TEST_F(CheckpointTest, ACancelledOneLeavesWhatWasThereBeforeAlone) {
+  ASSERT_TRUE(Write(40).ok());
+  const std::atomic<bool> cancelled = true;
+  const auto result = WriteCheckpoint(folder_, model_, *RandomState(model_, DType::kBF16, 2),
+                                      StateOfStep(40), &cancelled);
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(NamesIn(folder_), testing::ElementsAre("40"));
+  EXPECT_TRUE(VerifyHashes(*ReadManifest(folder_ + "/40")).ok());
 }
 
 TEST_F(CheckpointTest, IsAModelDirectory) {
