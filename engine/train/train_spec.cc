@@ -11,13 +11,31 @@
 namespace millrace {
 namespace {
 
+// Far beyond any use; they keep sums and products of numbers that are not meant from passing 64
+// bits, and work on them short.
+constexpr int64_t kMostSteps = 1'000'000'000;
+constexpr int64_t kMostSequenceLength = int64_t{1} << 24;
+constexpr int64_t kMostTokensPerStep = int64_t{1} << 40;
+constexpr int64_t kMostTokensPerMicroBatch = int64_t{1} << 30;  // positions have 32 bits
+constexpr int64_t kMostCount = 1'000'000'000;
+constexpr int64_t kMostSampleTokens = int64_t{1} << 20;
+constexpr size_t kMostPrompts = 1000;
+constexpr int64_t kMostThreads = 512;
+constexpr int64_t kMostBytes = int64_t{1} << 60;
+
 class Checker {
  public:
-  void Require(bool fine, absl::string_view field, const std::string& message) {
-    if (!fine) problems_.push_back({std::string(field), message});
+  void Refuse(absl::string_view field, const std::string& message) {
+    problems_.push_back({std::string(field), message});
   }
-  void AtLeast(absl::string_view field, int64_t value, int64_t least) {
+  void Require(bool fine, absl::string_view field, const std::string& message) {
+    if (!fine) Refuse(field, message);
+  }
+  // True when it is.
+  bool Between(absl::string_view field, int64_t value, int64_t least, int64_t most) {
     Require(value >= least, field, absl::StrCat(value, " is too small; use at least ", least));
+    Require(value <= most, field, absl::StrCat(value, " is too large; use at most ", most));
+    return value >= least && value <= most;
   }
   void Within(absl::string_view field, double value, double low, double high) {
     Require(value >= low && value <= high, field,
@@ -45,35 +63,41 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
 // one sequence).
 int64_t LargestMicroBatch(const TrainSpec& spec, int64_t limit) {
   const int64_t sequences = spec.tokens_per_step / spec.sequence_length;
+  const int64_t most = std::max<int64_t>(limit / spec.sequence_length, 1);
   int64_t best = 1;
-  for (int64_t n = 1; n <= sequences; ++n) {
-    if (sequences % n == 0 && n * spec.sequence_length <= limit) best = n;
+  for (int64_t n = 1; n * n <= sequences; ++n) {
+    if (sequences % n != 0) continue;
+    if (n <= most) best = std::max(best, n);
+    if (sequences / n <= most) best = std::max(best, sequences / n);
   }
   return best * spec.sequence_length;
 }
 
 void CheckTokens(const TrainSpec& spec, Checker& check) {
-  check.AtLeast("data.sequence_length", spec.sequence_length, 2);
-  check.AtLeast("train.tokens_per_step", spec.tokens_per_step, 1);
-  if (spec.sequence_length < 2 || spec.tokens_per_step < 1) return;
-  const bool whole_sequences = spec.tokens_per_step % spec.sequence_length == 0;
-  check.Require(whole_sequences, "train.tokens_per_step",
-                absl::StrCat(spec.tokens_per_step, " is not a multiple of data.sequence_length (",
-                             spec.sequence_length, "); use ",
-                             RoundUp(spec.tokens_per_step, spec.sequence_length)));
+  const bool sane =
+      check.Between("data.sequence_length", spec.sequence_length, 2, kMostSequenceLength) &
+      check.Between("train.tokens_per_step", spec.tokens_per_step, 1, kMostTokensPerStep);
+  const bool whole_sequences = sane && spec.tokens_per_step % spec.sequence_length == 0;
+  if (sane && !whole_sequences) {
+    check.Refuse("train.tokens_per_step",
+                 absl::StrCat(spec.tokens_per_step, " is not a multiple of data.sequence_length (",
+                              spec.sequence_length, "); use ",
+                              RoundUp(spec.tokens_per_step, spec.sequence_length)));
+  }
   if (!spec.tokens_per_micro_batch.has_value()) return;
   const int64_t micro = *spec.tokens_per_micro_batch;
-  check.AtLeast("train.tokens_per_micro_batch", micro, 1);
-  if (micro < 1 || !whole_sequences) return;
+  if (!check.Between("train.tokens_per_micro_batch", micro, 1, kMostTokensPerMicroBatch) ||
+      !whole_sequences) {
+    return;
+  }
   if (micro % spec.sequence_length != 0) {
-    check.Require(
-        false, "train.tokens_per_micro_batch",
-        absl::StrCat(micro, " is not a multiple of data.sequence_length (", spec.sequence_length,
-                     "); use ", LargestMicroBatch(spec, std::max(micro, spec.sequence_length))));
-  } else {
-    check.Require(spec.tokens_per_step % micro == 0, "train.tokens_per_micro_batch",
-                  absl::StrCat(micro, " does not divide train.tokens_per_step (",
-                               spec.tokens_per_step, "); use ", LargestMicroBatch(spec, micro)));
+    check.Refuse("train.tokens_per_micro_batch",
+                 absl::StrCat(micro, " is not a multiple of data.sequence_length (",
+                              spec.sequence_length, "); use ", LargestMicroBatch(spec, micro)));
+  } else if (spec.tokens_per_step % micro != 0) {
+    check.Refuse("train.tokens_per_micro_batch",
+                 absl::StrCat(micro, " does not divide train.tokens_per_step (",
+                              spec.tokens_per_step, "); use ", LargestMicroBatch(spec, micro)));
   }
 }
 
@@ -87,7 +111,9 @@ void CheckOptimizer(const TrainSpec& spec, Checker& check) {
   check.Positive("train.optimizer.epsilon", spec.adamw.epsilon);
   check.NotNegative("train.optimizer.weight_decay", spec.adamw.weight_decay);
 
-  check.AtLeast("train.schedule.warmup_steps", spec.warmup_steps, 0);
+  const bool sane =
+      check.Between("train.schedule.warmup_steps", spec.warmup_steps, 0, kMostSteps) &&
+      spec.steps <= kMostSteps;
   check.Require(spec.warmup_steps <= std::max<int64_t>(spec.steps, 0),
                 "train.schedule.warmup_steps",
                 absl::StrCat(spec.warmup_steps, " is more than train.steps (", spec.steps, ")"));
@@ -95,7 +121,8 @@ void CheckOptimizer(const TrainSpec& spec, Checker& check) {
   if (!spec.decay_steps.has_value()) return;
   check.Require(spec.schedule == ScheduleKind::kWsd, "train.schedule.decay_steps",
                 "only the schedule wsd has decay_steps; remove it or set name to wsd");
-  check.AtLeast("train.schedule.decay_steps", *spec.decay_steps, 0);
+  check.Between("train.schedule.decay_steps", *spec.decay_steps, 0, kMostSteps);
+  if (!sane) return;
   check.Require(*spec.decay_steps <= std::max<int64_t>(0, spec.steps - spec.warmup_steps),
                 "train.schedule.decay_steps",
                 absl::StrCat(*spec.decay_steps, " is more than the steps after warmup (",
@@ -103,13 +130,16 @@ void CheckOptimizer(const TrainSpec& spec, Checker& check) {
 }
 
 void CheckSampling(const TrainSpec& spec, Checker& check) {
-  check.AtLeast("sample.every_steps", spec.sample_every_steps, 0);
-  check.AtLeast("sample.max_tokens", spec.sample_max_tokens, 1);
+  check.Between("sample.every_steps", spec.sample_every_steps, 0, kMostSteps);
+  check.Between("sample.max_tokens", spec.sample_max_tokens, 1, kMostSampleTokens);
   check.NotNegative("sample.temperature", spec.temperature);
-  check.AtLeast("sample.top_k", spec.top_k, 0);
+  check.Between("sample.top_k", spec.top_k, 0, kMostCount);
   check.Require(spec.sample_every_steps <= 0 || !spec.prompts.empty(), "sample.prompts",
                 "there are none, so nothing would be sampled; add one, or remove "
                 "sample.every_steps");
+  check.Require(
+      spec.prompts.size() <= kMostPrompts, "sample.prompts",
+      absl::StrCat(spec.prompts.size(), " prompts are too many; give at most ", kMostPrompts));
   for (size_t i = 0; i < spec.prompts.size(); ++i) {
     check.Require(!spec.prompts[i].empty(), absl::StrCat("sample.prompts[", i, "]"),
                   "is empty; give at least one character");
@@ -127,34 +157,34 @@ std::vector<FieldProblem> Validate(const TrainSpec& spec) {
                 std::string(absl::StripPrefix(tokenizer.message(), "tokenizer: ")));
   check.Require(!spec.data_path.empty(), "data.train", "is missing; name a dataset");
   check.Within("data.eval_fraction", spec.eval_fraction, 0, 0.5);
-  check.AtLeast("train.steps", spec.steps, 1);
+  check.Between("train.steps", spec.steps, 1, kMostSteps);
   CheckTokens(spec, check);
   CheckOptimizer(spec, check);
   if (spec.threads.has_value()) {
-    check.Require(*spec.threads >= 1 && *spec.threads <= 1024, "train.threads",
-                  absl::StrCat(*spec.threads, " is out of range; use 1 to 1024"));
+    check.Between("train.threads", *spec.threads, 1, kMostThreads);
   }
   check.Require(spec.recipe != Recipe::kFp32 || spec.compute != DType::kBF16, "precision.compute",
                 "the recipe fp32 computes in f32 only; set compute to f32, or recipe to full");
   if (spec.device_budget_bytes) {
-    check.AtLeast("memory.device_budget", *spec.device_budget_bytes, 1);
+    check.Between("memory.device_budget", *spec.device_budget_bytes, 1, kMostBytes);
   }
-  if (spec.host_budget_bytes) check.AtLeast("memory.host_budget", *spec.host_budget_bytes, 1);
+  if (spec.host_budget_bytes)
+    check.Between("memory.host_budget", *spec.host_budget_bytes, 1, kMostBytes);
   if (spec.checkpoint_every_steps) {
-    check.AtLeast("checkpoint.every_steps", *spec.checkpoint_every_steps, 0);
+    check.Between("checkpoint.every_steps", *spec.checkpoint_every_steps, 0, kMostSteps);
   }
-  check.AtLeast("checkpoint.keep_last", spec.keep_last, 1);
-  check.AtLeast("checkpoint.keep_best", spec.keep_best, 0);
+  check.Between("checkpoint.keep_last", spec.keep_last, 1, kMostCount);
+  check.Between("checkpoint.keep_best", spec.keep_best, 0, kMostCount);
   if (spec.evaluate_every_steps) {
-    check.AtLeast("evaluation.every_steps", *spec.evaluate_every_steps, 0);
+    check.Between("evaluation.every_steps", *spec.evaluate_every_steps, 0, kMostSteps);
   }
-  check.AtLeast("evaluation.max_sequences", spec.evaluate_max_sequences, 1);
+  check.Between("evaluation.max_sequences", spec.evaluate_max_sequences, 1, kMostCount);
   CheckSampling(spec, check);
   return check.Take();
 }
 
 TrainSpec Resolve(TrainSpec spec, int64_t cores, bool bf16_supported) {
-  if (!spec.threads) spec.threads = cores;
+  if (!spec.threads) spec.threads = std::min(cores, kMostThreads);
   if (!spec.compute) {
     spec.compute = spec.recipe == Recipe::kFull && bf16_supported ? DType::kBF16 : DType::kF32;
   }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <string>
 
 namespace millrace {
@@ -43,6 +44,28 @@ TEST(TrainSpecTest, ProposesAMicroBatchThatDividesTheStep) {
   EXPECT_EQ(problems[0].message, "2560 does not divide train.tokens_per_step (6144); use 2048");
 }
 
+TEST(TrainSpecTest, ProposesAMicroBatchOfTheLargestStepAtOnce) {
+  TrainSpec spec = ValidSpec();
+  spec.sequence_length = 2;
+  spec.tokens_per_step = (int64_t{1} << 40) - 2;
+  spec.tokens_per_micro_batch = 1 << 30;
+  const auto problems = Validate(spec);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].field, "train.tokens_per_micro_batch");
+  spec.tokens_per_micro_batch.reset();
+  EXPECT_TRUE(Validate(spec).empty());
+}
+
+TEST(TrainSpecTest, NamesTheBoundOfAValueThatIsTooLarge) {
+  TrainSpec spec = ValidSpec();
+  spec.keep_last = 1'000'000'001;
+  const auto problems = Validate(spec);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].message, "1000000001 is too large; use at most 1000000000");
+}
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
 struct Bad {
   std::string field;
   std::function<void(TrainSpec&)> spoil;
@@ -72,6 +95,21 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train.tokens_per_step", [](TrainSpec& s) { s.tokens_per_step = -512; }},
         Bad{"train.tokens_per_micro_batch", [](TrainSpec& s) { s.tokens_per_micro_batch = 100; }},
         Bad{"train.tokens_per_micro_batch", [](TrainSpec& s) { s.tokens_per_micro_batch = 0; }},
+        Bad{"data.sequence_length", [](TrainSpec& s) { s.sequence_length = kHuge; }},
+        Bad{"train.steps", [](TrainSpec& s) { s.steps = kHuge; }},
+        Bad{"train.tokens_per_step", [](TrainSpec& s) { s.tokens_per_step = kHuge; }},
+        Bad{"train.tokens_per_step",
+            [](TrainSpec& s) {
+              s.tokens_per_step = int64_t{1} << 62;
+              s.sequence_length = 2;
+              s.tokens_per_micro_batch = 2;
+            }},
+        Bad{"train.tokens_per_micro_batch", [](TrainSpec& s) { s.tokens_per_micro_batch = kHuge; }},
+        Bad{"train.threads", [](TrainSpec& s) { s.threads = 513; }},
+        Bad{"checkpoint.keep_last", [](TrainSpec& s) { s.keep_last = kHuge; }},
+        Bad{"evaluation.max_sequences", [](TrainSpec& s) { s.evaluate_max_sequences = kHuge; }},
+        Bad{"sample.max_tokens", [](TrainSpec& s) { s.sample_max_tokens = kHuge; }},
+        Bad{"sample.prompts", [](TrainSpec& s) { s.prompts.assign(1001, "Once"); }},
         Bad{"train.clip_norm", [](TrainSpec& s) { s.clip_norm = -1; }},
         Bad{"train.threads", [](TrainSpec& s) { s.threads = 0; }},
         Bad{"train.optimizer.learning_rate", [](TrainSpec& s) { s.learning_rate = 0; }},
@@ -120,6 +158,7 @@ TEST(TrainSpecTest, ResolveFillsInWhatTheMachineDecidesAndKeepsWhatWasSaid) {
   EXPECT_EQ(resolved.decay_steps, 20);
   EXPECT_EQ(resolved.checkpoint_every_steps, 10);
   EXPECT_EQ(Resolve(spec, 6, false).compute, DType::kF32);
+  EXPECT_TRUE(Validate(Resolve(spec, 100'000, true)).empty());
 
   spec.threads = 2;
   spec.compute = DType::kF32;
