@@ -1,5 +1,6 @@
 #include "engine/exec/executor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -51,8 +52,8 @@ absl::Status Executor::Prepare(const Schedule& schedule) {
   FillRotaryTable(plan_.shape.longest_document, spec.head_dim, spec.rotary_theta,
                   rotary_table_.data());
   const Buffer& buffer = schedule.buffers.front();
-  device_.CopyToDevice(stream(StreamId::kCompute), device_.memory() + buffer.offset,
-                       rotary_table_.data(), buffer.bytes);
+  device_.CopyToDevice(stream(StreamId::kCompute), Place(buffer), rotary_table_.data(),
+                       buffer.bytes);
   return stream(StreamId::kCompute).Synchronize();
 }
 
@@ -60,7 +61,7 @@ absl::Status Executor::Run(const Schedule& schedule, Pass& pass) {
   bound_.assign(schedule.buffers.size(), nullptr);
   for (const Buffer& buffer : schedule.buffers) {
     if (buffer.kind == BufferKind::kOpsWorkspace) {
-      ops_.SetWorkspace(device_.memory() + buffer.offset, buffer.bytes);
+      ops_.SetWorkspace(Place(buffer), buffer.bytes);
     }
   }
   const std::vector<bool> waited = WaitedFor(schedule);
@@ -82,6 +83,11 @@ absl::Status Executor::Run(const Schedule& schedule, Pass& pass) {
   return status;
 }
 
+std::byte* Executor::Place(const Buffer& buffer) {
+  peak_device_bytes_ = std::max(peak_device_bytes_, buffer.offset + buffer.bytes);
+  return device_.memory() + buffer.offset;
+}
+
 void* Executor::Address(const Schedule& schedule, int index) {
   if (index == kNone) return nullptr;
   const Buffer& buffer = schedule.buffers[index];
@@ -92,7 +98,7 @@ void* Executor::Address(const Schedule& schedule, int index) {
       if (plan_.unified) return bound_[index];
       [[fallthrough]];
     default:
-      return device_.memory() + buffer.offset;
+      return Place(buffer);
   }
 }
 
@@ -103,9 +109,9 @@ PassContext Executor::Context(const Schedule& schedule, const Instruction& instr
   const float* rotary_table = nullptr;
   for (const Buffer& buffer : schedule.buffers) {
     if (buffer.kind == BufferKind::kPositions && buffer.index == instruction.micro_batch) {
-      positions = reinterpret_cast<const int32_t*>(device_.memory() + buffer.offset);
+      positions = reinterpret_cast<const int32_t*>(Place(buffer));
     } else if (buffer.kind == BufferKind::kRotaryTable && buffer.bytes > 0) {
-      rotary_table = reinterpret_cast<const float*>(device_.memory() + buffer.offset);
+      rotary_table = reinterpret_cast<const float*>(Place(buffer));
     }
   }
   return {.spec = model_.spec,

@@ -51,6 +51,9 @@ class Executor {
   // Runs a verified schedule to its end.
   absl::Status Run(const Schedule& schedule, Pass& pass);
 
+  // End of the highest buffer in the arena that was handed to an instruction or to the ops.
+  size_t peak_device_bytes() const { return peak_device_bytes_; }
+
  private:
   void Issue(const Schedule& schedule, const Instruction& instruction, Pass& pass);
   void EmbedForward(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
@@ -61,6 +64,8 @@ class Executor {
   void Block(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
   void Update(int unit, Pass& pass);
 
+  // Address in the arena of a buffer that is about to be used.
+  std::byte* Place(const Buffer& buffer);
   // Address of an operand; nullptr for kNone.
   void* Address(const Schedule& schedule, int buffer);
   SlabGradient Gradient(const Schedule& schedule, const Instruction& instruction);
@@ -80,6 +85,7 @@ class Executor {
   std::vector<float> rotary_table_;
   // Unified: host weights that each slot stands for.
   std::vector<void*> bound_;
+  size_t peak_device_bytes_ = 0;
   // Discrete: rows on their way between the host's embedding and the device.
   AlignedBuffer upload_staging_, download_staging_;
 };

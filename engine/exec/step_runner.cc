@@ -94,6 +94,8 @@ class ScheduleRunner final : public StepRunner {
     return executor_.Run(forward_, pass);
   }
 
+  size_t peak_device_bytes() const override { return executor_.peak_device_bytes(); }
+
  private:
   absl::Status CheckBatches(absl::Span<const TokenBatch> batches) const {
     if (static_cast<int64_t>(batches.size()) != plan_.shape.micro_batches) {
@@ -123,16 +125,22 @@ class ScheduleRunner final : public StepRunner {
 
 bool StepResult::finite() const { return std::isfinite(loss_sum) && std::isfinite(gradient_norm); }
 
-ScheduledModel MakeScheduledModel(const ModelSpec& spec, const HostState& state, const Ops& ops,
-                                  const StepShape& shape) {
+ScheduledModel MakeScheduledModel(const ModelSpec& spec, std::vector<SlabLayout> layouts,
+                                  DType compute_dtype, size_t ops_workspace_bytes) {
   ScheduledModel model{.spec = spec,
-                       .layouts = state.layouts(),
-                       .compute_dtype = ops.compute_dtype(),
-                       .ops_workspace_bytes = ops.WorkspaceBytes(MakeOpsLimits(spec, shape))};
-  for (int unit = 0; unit < state.num_units(); ++unit) {
-    model.gradient_dtypes.push_back(state.gradient_dtype(unit));
+                       .layouts = std::move(layouts),
+                       .compute_dtype = compute_dtype,
+                       .ops_workspace_bytes = ops_workspace_bytes};
+  for (const SlabLayout& layout : model.layouts) {
+    model.gradient_dtypes.push_back(GradientDType(layout, compute_dtype));
   }
   return model;
+}
+
+ScheduledModel MakeScheduledModel(const ModelSpec& spec, const HostState& state, const Ops& ops,
+                                  const StepShape& shape) {
+  return MakeScheduledModel(spec, state.layouts(), ops.compute_dtype(),
+                            ops.WorkspaceBytes(MakeOpsLimits(spec, shape)));
 }
 
 absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(ScheduledModel model, Plan plan,

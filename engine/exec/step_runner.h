@@ -50,7 +50,10 @@ struct StepResult {
   bool finite() const;
 };
 
-// The model as schedules see it, with the needs of `ops` for `shape`.
+// The model as schedules see it, with gradients as HostState keeps them.
+ScheduledModel MakeScheduledModel(const ModelSpec& spec, std::vector<SlabLayout> layouts,
+                                  DType compute_dtype, size_t ops_workspace_bytes);
+// The same of a state that there is, with the needs of `ops` for `shape`.
 ScheduledModel MakeScheduledModel(const ModelSpec& spec, const HostState& state, const Ops& ops,
                                   const StepShape& shape);
 
@@ -79,6 +82,9 @@ class StepRunner {
 
   // logits[vocab] of what follows `tokens`: one document, at most shape.longest_document tokens.
   virtual absl::Status Logits(absl::Span<const int32_t> tokens, absl::Span<float> logits) = 0;
+
+  // Bytes of device memory that all runs so far have worked in, up to the highest address.
+  virtual size_t peak_device_bytes() const = 0;
 
   const Plan& plan() const { return plan_; }
 

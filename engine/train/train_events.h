@@ -48,7 +48,7 @@ struct Sample {
 struct MemoryUsage {
   // "weights", "optimizer", "gradients", "activations", "workspace", "data".
   std::vector<MemoryPool> pools;
-  int64_t peak_device_bytes = 0;
+  int64_t peak_device_bytes = 0;    // that the steps so far have worked in
   int64_t peak_resident_bytes = 0;  // of the process
 };
 

@@ -261,6 +261,16 @@ TEST(StepRunnerTest, WithoutEventsTheNumbersDoChange) {
   EXPECT_NE(loss(false), loss(true));
 }
 
+TEST_P(EveryModelTest, WorksInNoMoreThanThePlansMemory) {
+  Rig rig(Base());
+  const size_t planned = rig.runner().plan().device_bytes;
+  EXPECT_LT(rig.runner().peak_device_bytes(), planned / 2);
+  rig.Step(1);
+  rig.Step(2);
+  EXPECT_LE(rig.runner().peak_device_bytes(), planned);
+  EXPECT_GT(rig.runner().peak_device_bytes(), planned / 2);
+}
+
 TEST_P(EveryModelTest, LearnsABatchByHeart) {
   Configuration setup = Base();
   Rig rig(setup);
