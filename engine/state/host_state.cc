@@ -1,6 +1,7 @@
 #include "engine/state/host_state.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -20,6 +21,19 @@ absl::StatusOr<AlignedBuffer> AllocateTouched(size_t bytes, absl::string_view pu
                      std::memset(data + begin, 0, static_cast<size_t>(end - begin));
                    });
   return buffer;
+}
+
+// Whether one of the numbers has an exponent of all ones: infinite or NaN.
+template <typename Bits>
+bool AnyNotFinite(const void* data, int64_t begin, int64_t end, Bits exponent) {
+  const std::byte* values = static_cast<const std::byte*>(data);
+  Bits found = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    Bits value;
+    std::memcpy(&value, values + static_cast<size_t>(i) * sizeof(Bits), sizeof(Bits));
+    found |= static_cast<Bits>((value & exponent) == exponent);
+  }
+  return found != 0;
 }
 
 }  // namespace
@@ -84,6 +98,17 @@ void HostState::ClearGradientPadding(int unit) {
     done = tensor.offset + tensor.count();
   }
   clear(done, count(unit));
+}
+
+bool HostState::WeightsFinite(int unit, ThreadPool& pool) const {
+  const void* weights = StreamedWeights(unit);
+  std::atomic<bool> finite{true};
+  pool.ParallelFor(count(unit), 65536, [&](int64_t begin, int64_t end) {
+    const bool found = split() ? AnyNotFinite<uint16_t>(weights, begin, end, 0x7f80)
+                               : AnyNotFinite<uint32_t>(weights, begin, end, 0x7f800000);
+    if (found) finite.store(false, std::memory_order_relaxed);
+  });
+  return finite;
 }
 
 void HostState::ReadMaster(int unit, int64_t offset, absl::Span<float> values) const {

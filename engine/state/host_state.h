@@ -100,6 +100,9 @@ class HostState {
   void ReadMaster(int unit, int64_t offset, absl::Span<float> values) const;
   void WriteMaster(int unit, int64_t offset, absl::Span<const float> values);
 
+  // No streamed weight of `unit` is infinite or NaN.
+  bool WeightsFinite(int unit, ThreadPool& pool) const;
+
   std::vector<MemoryPool> memory() const {
     return HostStateMemory(layouts_, recipe_, compute_dtype_);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "engine/state/split_master.h"
@@ -49,6 +50,23 @@ TEST(HostStateTest, StreamsHighHalvesAndKeepsTheExactMasterWhenComputeIsBf16) {
   (*state)->ReadMaster(1, 32, absl::MakeSpan(back));
   EXPECT_EQ(back, values);
   EXPECT_EQ((*state)->StreamedBytes(1), 4096u * 2);
+}
+
+TEST(HostStateTest, FindsAWeightThatIsNotFinite) {
+  ThreadPool pool(2);
+  for (DType compute : {DType::kBF16, DType::kF32}) {
+    for (float bad :
+         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      auto state = HostState::Create(Layouts(), Recipe::kFull, compute, pool);
+      ASSERT_TRUE(state.ok()) << state.status();
+      const float largest = 3e38f;
+      (*state)->WriteMaster(1, 40, {&largest, 1});
+      EXPECT_TRUE((*state)->WeightsFinite(1, pool));
+      (*state)->WriteMaster(1, 2999, {&bad, 1});
+      EXPECT_FALSE((*state)->WeightsFinite(1, pool));
+      EXPECT_TRUE((*state)->WeightsFinite(0, pool));
+    }
+  }
 }
 
 TEST(HostStateTest, StreamsTheMasterItselfWhenComputeIsF32) {
