@@ -37,6 +37,10 @@ absl::Status RunConvertGradient(const CpuContext& context, const ConvertGradient
   return absl::OkStatus();
 }
 
+size_t MatmulScratchBytes(int threads) {
+  return static_cast<size_t>(threads) * Matmul::kScratchBytesPerThread;
+}
+
 class CpuOps final : public Ops {
  public:
   CpuOps(DType compute, ThreadPool* pool)
@@ -45,12 +49,7 @@ class CpuOps final : public Ops {
   DType compute_dtype() const override { return context_.compute; }
 
   size_t WorkspaceBytes(const OpsLimits& limits) const override {
-    const int threads = context_.pool->threads();
-    const size_t largest =
-        std::max({LinearWorkspaceBytes(limits), NormWorkspaceBytes(limits, threads),
-                  AttentionWorkspaceBytes(limits, context_.compute, threads),
-                  CrossEntropyWorkspaceBytes(limits, context_.compute, threads)});
-    return MatmulBytes() + AlignUp(largest, kSlabAlignment);
+    return CpuOpsWorkspaceBytes(limits, context_.compute, context_.pool->threads());
   }
 
   void SetWorkspace(void* data, size_t bytes) override {
@@ -91,7 +90,7 @@ class CpuOps final : public Ops {
   }
 
  private:
-  size_t MatmulBytes() const { return context_.pool->threads() * Matmul::kScratchBytesPerThread; }
+  size_t MatmulBytes() const { return MatmulScratchBytes(context_.pool->threads()); }
 
   // The context as it is now goes with the op: a later SetWorkspace is for later ops.
   template <typename Op>
@@ -110,6 +109,14 @@ std::unique_ptr<Ops> CreateCpuOps(DType compute, ThreadPool* pool) {
   return std::make_unique<CpuOps>(compute, pool);
 }
 
+size_t CpuOpsWorkspaceBytes(const OpsLimits& limits, DType compute, int threads) {
+  const size_t largest =
+      std::max({LinearWorkspaceBytes(limits), NormWorkspaceBytes(limits, threads),
+                AttentionWorkspaceBytes(limits, compute, threads),
+                CrossEntropyWorkspaceBytes(limits, compute, threads)});
+  return MatmulScratchBytes(threads) + AlignUp(largest, kSlabAlignment);
+}
+
 bool CpuHasBf16() { return CpuMultipliesBf16(); }
 
 double MeasureMatmulPeak(DType type, ThreadPool* pool) {
@@ -119,7 +126,7 @@ double MeasureMatmulPeak(DType type, ThreadPool* pool) {
   };
   constexpr Case kCases[] = {{1024, 2304, 768}, {1024, 4096, 1024}};
   constexpr auto kTimePerCase = std::chrono::milliseconds(100);
-  constexpr int64_t kElements = 1024 * 4096 * 2;  // room for each operand of each case
+  constexpr int64_t kElements = 1024 * 4096;  // room for each operand of each case
   absl::StatusOr<AlignedBuffer> buffer =
       AlignedBuffer::Allocate(3 * kElements * SizeOf(type), "measuring matrix products");
   if (!buffer.ok()) return 0;

@@ -10,6 +10,7 @@
 #ifndef MILLRACE_ENGINE_OPS_CPU_CPU_OPS_H_
 #define MILLRACE_ENGINE_OPS_CPU_CPU_OPS_H_
 
+#include <cstddef>
 #include <memory>
 
 #include "engine/base/dtype.h"
@@ -20,6 +21,9 @@ namespace millrace {
 
 // `pool` must outlive the ops. Results depend on its number of threads.
 std::unique_ptr<Ops> CreateCpuOps(DType compute, ThreadPool* pool);
+
+// What the ops of `threads` threads need: WorkspaceBytes, before there are any.
+size_t CpuOpsWorkspaceBytes(const OpsLimits& limits, DType compute, int threads);
 
 // True where the CPU has instructions for bf16 matrix products. Without them bf16 ops still work
 // where oneDNN has them, slowly.
