@@ -9,44 +9,27 @@
 #include "engine/base/aligned_buffer.h"
 #include "engine/base/status_macros.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/model/families.h"
 #include "engine/model/initializer.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/schedule/planner.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/failure.h"
+#include "engine/train/job_model.h"
 #include "engine/train/speed_of_light.h"
 #include "engine/train/system_memory.h"
-#include "nlohmann/json.hpp"
 
 namespace millrace {
 namespace {
-
-// Share of the free memory that a job without a budget may plan with.
-constexpr double kShareOfFreeMemory = 0.9;
 
 absl::Status FieldError(absl::string_view field, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", message));
 }
 
 absl::StatusOr<ModelSpec> MakeModel(const TrainSpec& spec, const Tokenizer& tokenizer) {
-  const nlohmann::json config =
-      nlohmann::json::parse(spec.model_config_json, nullptr, /*allow_exceptions=*/false);
-  if (!config.is_object()) return FieldError("model.config", "is not a JSON object");
   std::vector<FieldProblem> problems;
-  absl::StatusOr<ModelSpec> model = ParseModelConfig(config, tokenizer.vocab_size(), &problems);
-  if (!model.ok()) {
-    for (FieldProblem& problem : problems) problem.field = "model.config." + problem.field;
-    MILLRACE_RETURN_IF_ERROR(StatusOf(problems));
-    return FieldError("model.config", model.status().message());
-  }
-  if (spec.sequence_length > model->max_positions) {
-    return FieldError(
-        "data.sequence_length",
-        absl::StrCat(spec.sequence_length, " is more than the model's max_position_embeddings (",
-                     model->max_positions, "); lower it, or raise max_position_embeddings"));
-  }
-  return model;
+  std::optional<ModelSpec> model = MakeJobModel(spec, tokenizer.vocab_size(), &problems);
+  MILLRACE_RETURN_IF_ERROR(StatusOf(problems));
+  return *std::move(model);
 }
 
 // Reads the dataset into `folder`, or finds it there.
@@ -75,7 +58,7 @@ absl::StatusOr<int64_t> CheckHostMemory(const TrainSpec& spec, int64_t needed_by
                      "optimizer state and gradients of this model take ", needed_bytes));
   }
   const int64_t free_bytes =
-      static_cast<int64_t>(kShareOfFreeMemory * static_cast<double>(FreeMemoryBytes()));
+      static_cast<int64_t>(kUsableShareOfMemory * static_cast<double>(FreeMemoryBytes()));
   if (needed_bytes > free_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("parameters, optimizer state and gradients of this model take ", needed_bytes,
@@ -88,6 +71,8 @@ absl::StatusOr<int64_t> CheckHostMemory(const TrainSpec& spec, int64_t needed_by
 absl::Status MakeEngine(const StepShape& shape, StopControl& stop, RunSetup* run) {
   const TrainSpec& spec = run->spec;
   run->pool = std::make_unique<ThreadPool>(static_cast<int>(*spec.threads));
+  // Before anything large is there: what it works in is gone again by then.
+  run->peak_flops = PeakFlops(*spec.compute, *run->pool);
   run->ops = CreateCpuOps(*spec.compute, run->pool.get());
   std::vector<SlabLayout> layouts = MakeSlabLayouts(run->model);
   MILLRACE_ASSIGN_OR_RETURN(
@@ -109,7 +94,6 @@ absl::Status MakeEngine(const StepShape& shape, StopControl& stop, RunSetup* run
       run->runner,
       StepRunner::Create(std::move(scheduled), *std::move(plan), run->device.get(), run->ops.get(),
                          run->pool.get(), run->state.get(), &stop.cancel_flag()));
-  run->peak_flops = PeakFlops(*spec.compute, *run->pool);
   return absl::OkStatus();
 }
 

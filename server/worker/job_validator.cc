@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,9 +12,10 @@
 #include "absl/strings/str_join.h"
 #include "engine/base/status_macros.h"
 #include "engine/data/tokenizer.h"
-#include "engine/model/families.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/schedule/planner.h"
+#include "engine/train/job_model.h"
+#include "engine/train/system_memory.h"
 #include "engine/train/train_spec.h"
 #include "server/base/errors.h"
 #include "server/base/resource_names.h"
@@ -29,39 +29,19 @@ namespace {
 // daemon's memory, and no machine makes such a step in a day.
 constexpr int64_t kMostBlockPasses = 100'000;
 
-struct CheckedModel {
-  std::optional<ModelSpec> spec;
-  std::vector<FieldProblem> problems;
-  bool unsupported = false;
-};
-
-CheckedModel CheckModel(const TrainSpec& spec) {
-  CheckedModel result;
+// Adds all that is wrong with the model to `problems`.
+std::optional<ModelSpec> CheckModel(const TrainSpec& spec, std::vector<FieldProblem>* problems) {
   // What is not given at all is a problem of the spec.
-  if (spec.model_config_json.empty()) return result;
-  const nlohmann::json config = nlohmann::json::parse(spec.model_config_json);
+  if (spec.model_config_json.empty()) return std::nullopt;
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(spec.tokenizer);
-  const std::optional<int64_t> vocab_size =
-      tokenizer.ok() ? std::optional((*tokenizer)->vocab_size()) : std::nullopt;
-  absl::StatusOr<ModelSpec> model = ParseModelConfig(config, vocab_size, &result.problems);
-  for (FieldProblem& problem : result.problems) {
-    result.unsupported = result.unsupported || problem.field == "model_type";
-    problem.field = absl::StrCat("model.config.", problem.field);
-  }
-  if (!model.ok()) {
-    if (result.problems.empty()) {
-      result.problems.push_back({"model.config", std::string(model.status().message())});
-    }
-    return result;
-  }
-  if (spec.sequence_length > model->max_positions) {
-    result.problems.push_back(
-        {"data.sequence_length",
-         absl::StrCat(spec.sequence_length, " is more than the model's max_position_embeddings (",
-                      model->max_positions, "); lower it, or raise max_position_embeddings")});
-  }
-  result.spec = *std::move(model);
-  return result;
+  return MakeJobModel(
+      spec, tokenizer.ok() ? std::optional((*tokenizer)->vocab_size()) : std::nullopt, problems);
+}
+
+bool IsUnsupported(const std::vector<FieldProblem>& problems) {
+  return std::any_of(problems.begin(), problems.end(), [](const FieldProblem& problem) {
+    return problem.field == "model.config.model_type";
+  });
 }
 
 absl::Status Refuse(ErrorReason reason, const std::vector<FieldProblem>& problems) {
@@ -103,7 +83,7 @@ JobValidator::JobValidator(Options options) : options_(options) {
   if (options_.cores == 0) {
     options_.cores = std::max<int64_t>(1, std::thread::hardware_concurrency());
   }
-  if (options_.memory_bytes == 0) options_.memory_bytes = NodeMemoryBytes();
+  if (options_.memory_bytes == 0) options_.memory_bytes = TotalMemoryBytes();
 }
 
 absl::StatusOr<v1::JobSpec> JobValidator::ResolveAndValidate(const v1::JobSpec& spec) {
@@ -121,32 +101,34 @@ absl::StatusOr<v1::JobSpec> JobValidator::ResolveAndValidate(const v1::JobSpec& 
   }
   TrainSpec train_spec = ToTrainSpec(spec, spec.data().train(), &problems);
   for (FieldProblem& problem : Validate(train_spec)) problems.push_back(std::move(problem));
-  CheckedModel model = CheckModel(train_spec);
+  std::vector<FieldProblem> model_problems;
+  const std::optional<ModelSpec> model = CheckModel(train_spec, &model_problems);
   if (!problems.empty()) {
-    problems.insert(problems.end(), model.problems.begin(), model.problems.end());
+    problems.insert(problems.end(), model_problems.begin(), model_problems.end());
     return Refuse(ErrorReason::kConfigInvalid, problems);
   }
-  if (!model.problems.empty()) {
-    return Refuse(model.unsupported ? ErrorReason::kModelUnsupported : ErrorReason::kModelInvalid,
-                  model.problems);
+  if (!model_problems.empty()) {
+    return Refuse(
+        IsUnsupported(model_problems) ? ErrorReason::kModelUnsupported : ErrorReason::kModelInvalid,
+        model_problems);
   }
   MILLRACE_RETURN_IF_ERROR(CheckDataset(*options_.datasets, dataset_id, train_spec));
 
   train_spec = Resolve(std::move(train_spec), options_.cores, CpuHasBf16());
   const StepShape shape =
-      ChooseStepShape(*model.spec, train_spec.tokens_per_step, train_spec.tokens_per_micro_batch,
+      ChooseStepShape(*model, train_spec.tokens_per_step, train_spec.tokens_per_micro_batch,
                       train_spec.sequence_length, train_spec.clip_norm > 0);
   train_spec.tokens_per_micro_batch = shape.tokens_per_micro_batch;
-  if (shape.micro_batches * model.spec->num_layers > kMostBlockPasses) {
+  if (shape.micro_batches > kMostBlockPasses / model->num_layers) {
     return Refuse(ErrorReason::kConfigInvalid,
                   {{"train.tokens_per_step",
                     absl::StrCat(train_spec.tokens_per_step, " makes ", shape.micro_batches,
                                  " micro-batches of ", shape.tokens_per_micro_batch,
-                                 " tokens through ", model.spec->num_layers,
+                                 " tokens through ", model->num_layers,
                                  " layers, too many for one step; lower it, or raise "
                                  "train.tokens_per_micro_batch")}});
   }
-  MILLRACE_RETURN_IF_ERROR(CheckMemory(train_spec, *model.spec, shape, options_.memory_bytes));
+  MILLRACE_RETURN_IF_ERROR(CheckMemory(train_spec, *model, shape, options_.memory_bytes));
   return FillIn(spec, train_spec);
 }
 

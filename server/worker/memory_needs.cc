@@ -1,26 +1,21 @@
 #include "server/worker/memory_needs.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/base/thread_pool.h"
+#include "engine/exec/step_runner.h"
 #include "engine/model/slab_layout.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/schedule/planner.h"
 #include "engine/state/host_state.h"
+#include "engine/train/system_memory.h"
 #include "server/base/errors.h"
 
 namespace millrace {
 namespace {
-
-// The rest is for the system, the daemon and the process itself.
-constexpr double kShareOfNode = 0.9;
 
 std::string Bytes(int64_t bytes) {
   return absl::StrFormat("%d bytes (%.2f GiB)", bytes,
@@ -34,29 +29,7 @@ absl::Status Insufficient(ErrorReason reason, const std::string& field,
                                  ErrorReasonName(reason), absl::StrCat("spec.", field), message);
 }
 
-ScheduledModel MakeScheduledModel(const TrainSpec& spec, const ModelSpec& model,
-                                  const StepShape& shape) {
-  ScheduledModel scheduled{
-      .spec = model, .layouts = MakeSlabLayouts(model), .compute_dtype = *spec.compute};
-  for (const SlabLayout& layout : scheduled.layouts) {
-    scheduled.gradient_dtypes.push_back(GradientDType(layout, *spec.compute));
-  }
-  ThreadPool pool(static_cast<int>(*spec.threads));
-  scheduled.ops_workspace_bytes =
-      CreateCpuOps(*spec.compute, &pool)->WorkspaceBytes(MakeOpsLimits(model, shape));
-  return scheduled;
-}
-
 }  // namespace
-
-int64_t NodeMemoryBytes() {
-  int64_t bytes = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  std::ifstream limit("/sys/fs/cgroup/memory.max");
-  int64_t limit_bytes = 0;
-  // `max` where there is no limit.
-  if (limit >> limit_bytes) bytes = std::min(bytes, limit_bytes);
-  return bytes;
-}
 
 int64_t HostStateBytes(const TrainSpec& resolved, const ModelSpec& model) {
   int64_t bytes = 0;
@@ -69,7 +42,8 @@ int64_t HostStateBytes(const TrainSpec& resolved, const ModelSpec& model) {
 
 absl::Status CheckMemory(const TrainSpec& resolved, const ModelSpec& model, const StepShape& shape,
                          int64_t node_bytes) {
-  const int64_t usable_bytes = static_cast<int64_t>(kShareOfNode * static_cast<double>(node_bytes));
+  const int64_t usable_bytes =
+      static_cast<int64_t>(kUsableShareOfMemory * static_cast<double>(node_bytes));
   const int64_t host_bytes = HostStateBytes(resolved, model);
   const std::string takes = absl::StrCat(
       "parameters, optimizer state and gradients of this model take ", Bytes(host_bytes), ", ");
@@ -91,8 +65,11 @@ absl::Status CheckMemory(const TrainSpec& resolved, const ModelSpec& model, cons
   const bool has_budget = resolved.device_budget_bytes.has_value();
   const int64_t device_bytes =
       std::min(resolved.device_budget_bytes.value_or(left_bytes), left_bytes);
-  absl::Status planned = MakePlan(MakeScheduledModel(resolved, model, shape), shape,
-                                  /*unified=*/true, static_cast<size_t>(device_bytes))
+  const size_t workspace_bytes = CpuOpsWorkspaceBytes(
+      MakeOpsLimits(model, shape), *resolved.compute, static_cast<int>(*resolved.threads));
+  absl::Status planned = MakePlan(MakeScheduledModel(model, MakeSlabLayouts(model),
+                                                     *resolved.compute, workspace_bytes),
+                                  shape, /*unified=*/true, static_cast<size_t>(device_bytes))
                              .status();
   if (!absl::IsResourceExhausted(planned)) return planned;
   return Insufficient(ErrorReason::kDeviceMemoryInsufficient,

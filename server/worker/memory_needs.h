@@ -12,9 +12,6 @@
 
 namespace millrace {
 
-// Bytes of physical memory that this process may use, of the machine or of its control group.
-int64_t NodeMemoryBytes();
-
 // Parameters, optimizer state and gradients.
 int64_t HostStateBytes(const TrainSpec& resolved, const ModelSpec& model);
 

@@ -94,6 +94,8 @@ TEST_F(JobValidatorTest, RefusesValuesThatCannotBe) {
   ExpectRefused(Judge("steps: 10", "steps: 0"), "CONFIG_INVALID", "spec.train.steps", "0");
   ExpectRefused(Judge("tokens_per_step: 256", "tokens_per_step: 100"), "CONFIG_INVALID",
                 "spec.train.tokens_per_step", "100 is not a multiple of data.sequence_length (64)");
+  ExpectRefused(Judge("steps: 10", "steps: 10, threads: 1000"), "CONFIG_INVALID",
+                "spec.train.threads", "use at most 512");
   ExpectRefused(Judge("steps: 10", "steps: 10, schedule: {name: step}"), "CONFIG_INVALID",
                 "spec.train.schedule.name", "`step` is unknown");
   ExpectRefused(Judge("datasets/plays", "/etc/passwd"), "CONFIG_INVALID", "spec.data.train",
@@ -137,6 +139,9 @@ TEST_F(JobValidatorTest, RefusesWhatDoesNotFitInMemory) {
 TEST_F(JobValidatorTest, RefusesAStepThatNoMachineCanMake) {
   ExpectRefused(Judge("tokens_per_step: 256", "tokens_per_step: 64000000000"), "CONFIG_INVALID",
                 "spec.train.tokens_per_step", "too many for one step");
+  ExpectRefused(Judge("tokens_per_step: 256",
+                      "tokens_per_step: 4611686018427387904, tokens_per_micro_batch: 64"),
+                "CONFIG_INVALID", "spec.train.tokens_per_step", "is too large; use at most");
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+#include "engine/train/job_model.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "engine/model/families.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace {
+
+std::optional<ModelSpec> MakeJobModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
+                                      std::vector<FieldProblem>* problems) {
+  const nlohmann::json config =
+      nlohmann::json::parse(spec.model_config_json, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) {
+    problems->push_back({"model.config", "is not a JSON object"});
+    return std::nullopt;
+  }
+  std::vector<FieldProblem> found;
+  absl::StatusOr<ModelSpec> model = ParseModelConfig(config, vocab_size, &found);
+  for (FieldProblem& problem : found) {
+    problems->push_back({absl::StrCat("model.config.", problem.field), std::move(problem.message)});
+  }
+  if (!model.ok()) {
+    if (found.empty()) problems->push_back({"model.config", std::string(model.status().message())});
+    return std::nullopt;
+  }
+  if (spec.sequence_length > model->max_positions) {
+    problems->push_back(
+        {"data.sequence_length",
+         absl::StrCat(spec.sequence_length, " is more than the model's max_position_embeddings (",
+                      model->max_positions, "); lower it, or raise max_position_embeddings")});
+  }
+  return *std::move(model);
+}
+
+}  // namespace millrace

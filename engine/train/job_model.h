@@ -1,0 +1,22 @@
+// The model that a job's config describes.
+#ifndef MILLRACE_ENGINE_TRAIN_JOB_MODEL_H_
+#define MILLRACE_ENGINE_TRAIN_JOB_MODEL_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/base/field_problem.h"
+#include "engine/model/model_spec.h"
+#include "engine/train/train_spec.h"
+
+namespace millrace {
+
+// `vocab_size`: the tokenizer's, if it is known. All that is wrong goes to `problems`, by the job
+// file's field paths; nullopt when no model can be made.
+std::optional<ModelSpec> MakeJobModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
+                                      std::vector<FieldProblem>* problems);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_TRAIN_JOB_MODEL_H_
