@@ -8,7 +8,7 @@ namespace millrace {
 
 enum class FailureReason {
   kInvalid,        // spec, model or data cannot be used; the message names field and fix
-  kNonFiniteLoss,  // NaN or infinite loss or gradient; the step was not applied, checkpoints stand
+  kNonFiniteLoss,  // NaN or infinite loss, gradient or weights; checkpoints stand
   kOutOfMemory,
   kDiskFull,
   kInternal,

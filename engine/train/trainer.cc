@@ -49,10 +49,15 @@ class Trainer {
 
   Due DueAfter(int64_t step) const;
   absl::Status Step();
+  // These leave out the rest when a stop is asked for. A run's last are made all the same: they are
+  // part of its result.
   absl::Status Evaluate();
+  absl::Status DrawSamples();
+  bool stopping() const {
+    return run_.at.step < run_.spec.steps && stop_.stop_trigger().has_value();
+  }
   // The failure of a run whose numbers have become infinite or NaN.
   absl::Status NonFinite(int64_t step, absl::string_view what) const;
-  absl::Status DrawSamples();
   absl::Status Save(const std::string& trigger);
   void ReportMemory();
 
@@ -94,8 +99,10 @@ absl::Status Trainer::Step() {
   optimizer.clip_norm = spec.clip_norm;
   MILLRACE_ASSIGN_OR_RETURN(const StepResult result, run_.runner->TrainStep(views, optimizer));
   if (!result.finite()) {
+    // Without clipping, units were updated before the first that is not finite was seen.
     return NonFinite(step, absl::StrCat("the loss is ", result.loss(), " and the gradient norm ",
-                                        result.gradient_norm, "; the step was not applied"));
+                                        result.gradient_norm,
+                                        spec.clip_norm > 0 ? "; the step was not applied" : ""));
   }
   // What the step left to be done with the next one counts as its time all the same.
   if (DueAfter(step).any()) MILLRACE_RETURN_IF_ERROR(run_.runner->Flush());
@@ -138,6 +145,7 @@ absl::Status Trainer::Evaluate() {
   double loss_sum = 0;
   for (const MicroBatch& batch : run_.loader->EvaluationBatches(*run_.spec.tokens_per_micro_batch,
                                                                 run_.spec.evaluate_max_sequences)) {
+    if (stopping()) return absl::OkStatus();
     MILLRACE_ASSIGN_OR_RETURN(const double sum, run_.runner->EvaluateLossSum(ViewOf(batch)));
     loss_sum += sum;
     metrics.tokens += batch.target_count;
@@ -162,8 +170,7 @@ absl::Status Trainer::DrawSamples() {
     const CounterRandom random(
         static_cast<uint64_t>(spec.seed),
         kSampleStreams | (static_cast<uint64_t>(i) << 40) | static_cast<uint64_t>(run_.at.step));
-    MILLRACE_ASSIGN_OR_RETURN(
-        const std::vector<int32_t> tokens,
+    const absl::StatusOr<std::vector<int32_t>> tokens =
         Generate(prompt,
                  {.max_tokens = spec.sample_max_tokens,
                   .context = spec.sequence_length,
@@ -171,10 +178,13 @@ absl::Status Trainer::DrawSamples() {
                   .end_of_document = run_.tokenizer->end_of_document()},
                  {.temperature = spec.temperature, .top_k = spec.top_k}, random,
                  [this](absl::Span<const int32_t> context, absl::Span<float> logits) {
+                   if (stopping()) return absl::CancelledError("stopped");
                    return run_.runner->Logits(context, logits);
-                 }));
+                 });
+    if (absl::IsCancelled(tokens.status()) && stopping() && !stop_.cancelled()) break;
+    MILLRACE_RETURN_IF_ERROR(tokens.status());
     observer_.OnSample(
-        {run_.at.step, spec.prompts[i], ToValidUtf8(run_.tokenizer->Decode(tokens))});
+        {run_.at.step, spec.prompts[i], ToValidUtf8(run_.tokenizer->Decode(*tokens))});
   }
   return absl::OkStatus();
 }
@@ -182,8 +192,12 @@ absl::Status Trainer::DrawSamples() {
 absl::Status Trainer::Save(const std::string& trigger) {
   const Clock::time_point start = Clock::now();
   MILLRACE_RETURN_IF_ERROR(run_.runner->Flush());
+  for (int unit = 0; unit < run_.state->num_units(); ++unit) {
+    if (run_.state->WeightsFinite(unit, *run_.pool)) continue;
+    return NonFinite(run_.at.step, "weights are infinite or NaN; no checkpoint was made of them");
+  }
   const absl::StatusOr<CheckpointInfo> info =
-      WriteCheckpoint(run_.checkpoints, run_.model, *run_.state, run_.at);
+      WriteCheckpoint(run_.checkpoints, run_.model, *run_.state, run_.at, &stop_.cancel_flag());
   if (!info.ok()) return OnDisk(info.status());
   saved_step_ = run_.at.step;
   observer_.OnCheckpoint({info->step, info->size_bytes, SecondsSince(start), trigger});
@@ -208,7 +222,7 @@ void Trainer::ReportMemory() {
   }
   // Ids, targets and positions of a step.
   add("data", 3 * run_.spec.tokens_per_step * static_cast<int64_t>(sizeof(int32_t)));
-  usage.peak_device_bytes = static_cast<int64_t>(run_.runner->plan().device_bytes);
+  usage.peak_device_bytes = static_cast<int64_t>(run_.runner->peak_device_bytes());
   usage.peak_resident_bytes = PeakResidentBytes();
   observer_.OnMemory(usage);
 }
@@ -254,6 +268,7 @@ absl::StatusOr<TrainResult> Train(const TrainSpec& spec, const std::string& job_
   if (stop.cancelled()) {
     return TrainResult{TrainResult::Outcome::kCancelled, run.ok() ? (*run)->at.step : 0};
   }
+  if (!stop.stop_trigger()) return result;
   return TrainResult{TrainResult::Outcome::kStopped, NewestStep(job_folder)};
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/train/checkpoint_folder.h"
 #include "tests/engine/train/training_fixture.h"
@@ -124,6 +125,7 @@ TEST_F(TrainerTest, ShowsMemoryByPurpose) {
   EXPECT_THAT(purposes, testing::IsSupersetOf({"weights", "optimizer", "gradients", "activations",
                                                "workspace", "data"}));
   EXPECT_GT(observer.memory.back().peak_resident_bytes, 0);
+  EXPECT_GT(observer.memory.back().peak_device_bytes, observer.memory.front().peak_device_bytes);
 }
 
 TEST_F(TrainerTest, KeepsTheNewestAndTheBest) {
@@ -212,8 +214,9 @@ TEST_F(TrainerTest, NonFiniteLossFailsTheRunAndKeepsTheLastGoodCheckpoint) {
     const auto result = Train(spec, folder, observer, stop_);
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(FailureReasonOf(result.status()), FailureReason::kNonFiniteLoss) << result.status();
-    EXPECT_THAT(std::string(result.status().message()),
-                AllOf(HasSubstr("step 6"), HasSubstr("train.optimizer.learning_rate")));
+    const std::string message(result.status().message());
+    EXPECT_THAT(message, AllOf(HasSubstr("step 6"), HasSubstr("train.optimizer.learning_rate")));
+    EXPECT_EQ(absl::StrContains(message, "the step was not applied"), clip_norm > 0) << message;
     EXPECT_THAT(observer.steps, IsEmpty());
     const auto saved = ListCheckpoints(folder + "/checkpoints");
     ASSERT_FALSE(saved.empty());
@@ -232,6 +235,49 @@ TEST_F(TrainerTest, WeightsThatGiveNoLossAreNotSaved) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(FailureReasonOf(result.status()), FailureReason::kNonFiniteLoss) << result.status();
   EXPECT_THAT(SavedSteps(), IsEmpty());
+}
+
+TEST_F(TrainerTest, WeightsThatAreNotFiniteAreNotSavedWithoutAnEvaluationEither) {
+  TrainSpec spec = spec_;
+  spec.learning_rate = 1e39;  // beyond f32
+  spec.warmup_steps = 0;
+  spec.checkpoint_every_steps = 1;
+  spec.evaluate_every_steps = 0;
+  RecordingObserver observer;
+  const auto result = Run(spec, observer);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(FailureReasonOf(result.status()), FailureReason::kNonFiniteLoss) << result.status();
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("no checkpoint was made"));
+  EXPECT_THAT(SavedSteps(), IsEmpty());
+}
+
+TEST_F(TrainerTest, AStopLeavesOutTheRestOfAnEvaluationAndOfSamples) {
+  TrainSpec spec = spec_;
+  spec.sample_every_steps = 4;
+  spec.prompts = {"The mill", "Again"};
+  RecordingObserver observer;
+  observer.on_step = [this](int64_t step) {
+    if (step == 4) stop_.RequestStop("PAUSE");
+  };
+  const auto result = Run(spec, observer);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, Outcome::kStopped);
+  EXPECT_EQ(result->step, 4);
+  EXPECT_THAT(observer.evaluations, IsEmpty());
+  EXPECT_THAT(observer.samples, IsEmpty());
+  EXPECT_THAT(SavedSteps(), ElementsAre(4));
+}
+
+TEST_F(TrainerTest, AStopInTheLastStepLeavesItsResultWhole) {
+  RecordingObserver observer;
+  observer.on_step = [this](int64_t step) {
+    if (step == 12) stop_.RequestStop("PAUSE");
+  };
+  const auto result = Run(spec_, observer);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->outcome, Outcome::kSucceeded);
+  EXPECT_EQ(observer.evaluations.back().step, 12);
+  EXPECT_EQ(observer.checkpoints.back().trigger, "FINAL");
 }
 
 TEST_F(TrainerTest, AnotherSpecIsRefusedByTheFieldsName) {
