@@ -1,5 +1,7 @@
 #include "server/blobs/dataset_store.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -118,8 +120,9 @@ absl::Status SyncFolders(const std::string& files_folder, const std::vector<Data
 }  // namespace
 
 struct DatasetStore::Entry {
-  // Held throughout a finalization; taken before `mutex`.
+  // Held throughout a finalization and a removal; taken before `mutex`.
   absl::Mutex finalizing;
+  bool removed ABSL_GUARDED_BY(finalizing) = false;
   mutable absl::Mutex mutex;
   Dataset dataset ABSL_GUARDED_BY(mutex);
   // By path; the map itself never changes.
@@ -150,10 +153,14 @@ absl::Status DatasetStore::Load() {
     }
     if (!IsValidId(name)) continue;
     const std::string path = (folder / kManifest).string();
-    MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    MILLRACE_ASSIGN_OR_RETURN(Dataset dataset, ReadDatasetManifest(text, path));
-    dataset.id = name;
-    entries_[name] = MakeEntry(std::move(dataset));
+    const absl::StatusOr<std::string> text = ReadFile(path);
+    absl::StatusOr<Dataset> dataset = text.ok() ? ReadDatasetManifest(*text, path) : text.status();
+    if (!dataset.ok()) {
+      spdlog::warn("datasets/{} is left out: {}", name, std::string(dataset.status().message()));
+      continue;
+    }
+    dataset->id = name;
+    entries_[name] = MakeEntry(*std::move(dataset));
   }
   return absl::OkStatus();
 }
@@ -199,8 +206,13 @@ Dataset DatasetStore::Snapshot(const Entry& entry) {
 }
 
 int64_t DatasetStore::OutstandingBytes() const {
+  std::vector<std::shared_ptr<Entry>> entries;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, entry] : entries_) entries.push_back(entry);
+  }
   int64_t bytes = 0;
-  for (const auto& [id, entry] : entries_) {
+  for (const std::shared_ptr<Entry>& entry : entries) {
     {
       absl::MutexLock lock(&entry->mutex);
       if (entry->dataset.ready) continue;
@@ -218,13 +230,20 @@ absl::StatusOr<Dataset> DatasetStore::Create(const std::string& id,
   std::sort(files.begin(), files.end(),
             [](const DatasetFile& a, const DatasetFile& b) { return a.path < b.path; });
 
-  absl::MutexLock lock(&mutex_);
-  if (const auto found = entries_.find(id); found != entries_.end()) {
-    Dataset there = Snapshot(*found->second);
+  absl::MutexLock creating(&folders_);
+  if (const absl::StatusOr<std::shared_ptr<Entry>> found = Find(id); found.ok()) {
+    Dataset there = Snapshot(**found);
     if (there.files == files) return there;
     return MakeError(
         ErrorReason::kIdTaken,
-        absl::StrCat("datasets/", id, " is there already with other files; choose another id"));
+        absl::StrCat("datasets/", id, " is there already with other files; choose ",
+                     "another id, or remove it with `millrace datasets delete ", id, "` first"));
+  }
+  std::error_code ignored;
+  if (fs::exists(FolderOf(id), ignored)) {
+    return MakeError(ErrorReason::kIdTaken,
+                     absl::StrCat("datasets/", id, " was left out as damaged when the daemon ",
+                                  "started; choose another id, or remove ", FolderOf(id)));
   }
 
   Dataset dataset;
@@ -246,7 +265,6 @@ absl::StatusOr<Dataset> DatasetStore::Create(const std::string& id,
   }
 
   const std::string fresh = FolderOf(absl::StrCat(kCreating, id));
-  std::error_code ignored;
   fs::remove_all(fresh, ignored);
   MILLRACE_RETURN_IF_ERROR(MakeFolder(fresh));
   MILLRACE_RETURN_IF_ERROR(
@@ -254,8 +272,13 @@ absl::StatusOr<Dataset> DatasetStore::Create(const std::string& id,
   if (std::rename(fresh.c_str(), FolderOf(id).c_str()) != 0) {
     return ErrnoToStatus(errno, "move into place", fresh);
   }
+  const std::shared_ptr<Entry> entry = MakeEntry(std::move(dataset));
+  {
+    absl::MutexLock lock(&mutex_);
+    entries_[id] = entry;
+  }
   MILLRACE_RETURN_IF_ERROR(SyncFolder(options_.folder));
-  return Snapshot(*(entries_[id] = MakeEntry(std::move(dataset))));
+  return Snapshot(*entry);
 }
 
 absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetStore::OpenUpload(const std::string& id,
@@ -272,18 +295,28 @@ absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetStore::OpenUpload(const st
 
 absl::StatusOr<Dataset> DatasetStore::Finalize(const std::string& id) {
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
-  absl::MutexLock finalizing(&entry->finalizing);
-  Dataset dataset = Snapshot(*entry);
+  absl::StatusOr<Dataset> dataset = FinalizeEntry(id, *entry);
+  // Where it cannot be removed it stays UPLOADING, and whoever declares it again is told so.
+  if (absl::IsInvalidArgument(dataset.status())) Remove(id, entry).IgnoreError();
+  return dataset;
+}
+
+absl::StatusOr<Dataset> DatasetStore::FinalizeEntry(const std::string& id, Entry& entry) {
+  absl::MutexLock finalizing(&entry.finalizing);
+  if (entry.removed) return NotFound(id);
+  Dataset dataset = Snapshot(entry);
   if (dataset.ready) return dataset;
 
-  for (const auto& [path, slot] : entry->slots) {
+  for (const auto& [path, slot] : entry.slots) {
     MILLRACE_RETURN_IF_ERROR(Complete(slot, options_.disk));
   }
   MILLRACE_RETURN_IF_ERROR(SyncFolders(FilesFolder(id), dataset.files));
   const absl::StatusOr<DocumentCounts> counts = CheckDocuments(FilesFolder(id));
   if (!counts.ok()) {
     if (!absl::IsInvalidArgument(counts.status())) return counts.status();
-    return MakeError(ErrorReason::kDatasetInvalid, counts.status().message());
+    return MakeError(ErrorReason::kDatasetInvalid,
+                     absl::StrCat(counts.status().message(), "; datasets/", id,
+                                  " was not kept, correct it and upload it again"));
   }
 
   dataset.ready = true;
@@ -293,10 +326,10 @@ absl::StatusOr<Dataset> DatasetStore::Finalize(const std::string& id) {
   std::error_code ignored;
   fs::remove_all(absl::StrCat(FolderOf(id), "/parts"), ignored);
   {
-    absl::MutexLock lock(&entry->mutex);
-    entry->dataset = dataset;
+    absl::MutexLock lock(&entry.mutex);
+    entry.dataset = dataset;
   }
-  return Snapshot(*entry);
+  return Snapshot(entry);
 }
 
 absl::StatusOr<Dataset> DatasetStore::Get(const std::string& id) const {
@@ -319,36 +352,44 @@ std::vector<Dataset> DatasetStore::List(const std::string& after_id, int limit) 
 }
 
 absl::Status DatasetStore::Delete(const std::string& id) {
-  const std::string doomed = FolderOf(absl::StrCat(kDeleting, id));
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto found = entries_.find(id);
-    if (found == entries_.end()) return NotFound(id);
-    const std::shared_ptr<Entry> entry = found->second;
-    if (options_.jobs_using) {
-      if (const std::vector<std::string> jobs = options_.jobs_using(id); !jobs.empty()) {
-        return MakeError(ErrorReason::kInUse,
-                         absl::StrCat("datasets/", id, " is needed by ", absl::StrJoin(jobs, ", "),
-                                      "; cancel that job or wait until it has ended"));
-      }
-    }
-    if (!entry->finalizing.TryLock()) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Entry> entry, Find(id));
+  if (options_.jobs_using) {
+    if (const std::vector<std::string> jobs = options_.jobs_using(id); !jobs.empty()) {
       return MakeError(ErrorReason::kInUse,
-                       absl::StrCat("datasets/", id, " is being finalized; try again later"));
+                       absl::StrCat("datasets/", id, " is needed by ", absl::StrJoin(jobs, ", "),
+                                    "; cancel that job or wait until it has ended"));
     }
-    entry->finalizing.Unlock();
-    std::error_code ignored;
-    fs::remove_all(doomed, ignored);
-    if (std::rename(FolderOf(id).c_str(), doomed.c_str()) != 0) {
-      return ErrnoToStatus(errno, "remove", FolderOf(id));
-    }
-    // Uploads that are under way end.
-    for (const auto& [path, slot] : entry->slots) {
-      absl::MutexLock slot_lock(&slot->mutex);
-      ++slot->holder;
-    }
-    entries_.erase(found);
   }
+  return Remove(id, entry);
+}
+
+absl::Status DatasetStore::Remove(const std::string& id, const std::shared_ptr<Entry>& entry) {
+  // Its own name, for the one before of this id may not be gone yet.
+  const std::string doomed =
+      FolderOf(absl::StrCat(kDeleting, id, "-", absl::ToUnixNanos(absl::Now())));
+  if (!entry->finalizing.TryLock()) {
+    return MakeError(
+        ErrorReason::kInUse,
+        absl::StrCat("datasets/", id, " is being finalized or deleted; try again later"));
+  }
+  const absl::Status moved = [&]() -> absl::Status {
+    entry->finalizing.AssertHeld();
+    if (entry->removed) return NotFound(id);
+    for (const auto& [path, slot] : entry->slots) slot->deleted = true;
+    for (const auto& [path, slot] : entry->slots) absl::MutexLock until_left(&slot->mutex);
+    absl::MutexLock removing(&folders_);
+    if (std::rename(FolderOf(id).c_str(), doomed.c_str()) != 0) {
+      const absl::Status status = ErrnoToStatus(errno, "remove", FolderOf(id));
+      for (const auto& [path, slot] : entry->slots) slot->deleted = false;
+      return status;
+    }
+    entry->removed = true;
+    absl::MutexLock lock(&mutex_);
+    entries_.erase(id);
+    return absl::OkStatus();
+  }();
+  entry->finalizing.Unlock();
+  MILLRACE_RETURN_IF_ERROR(moved);
   MILLRACE_RETURN_IF_ERROR(SyncFolder(options_.folder));
   std::error_code error;
   fs::remove_all(doomed, error);

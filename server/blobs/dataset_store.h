@@ -37,11 +37,13 @@ class DatasetStore {
     std::function<std::vector<std::string>(const std::string& id)> jobs_using;
   };
 
-  // Reads what is there, and removes what a crash left half made or half deleted.
+  // Reads what is there, and removes what a crash left half made or half deleted. A folder without
+  // a manifest that can be read is left alone, and no dataset; the log names it.
   static absl::StatusOr<std::unique_ptr<DatasetStore>> Open(Options options);
 
   // Of each file path, size_bytes and sha256 are read. Gives back a dataset that is there already
-  // with the same files. INVALID_ARGUMENT DATASET_INVALID; ALREADY_EXISTS ID_TAKEN;
+  // with the same files. INVALID_ARGUMENT DATASET_INVALID; ALREADY_EXISTS ID_TAKEN, by a damaged
+  // folder too;
   // RESOURCE_EXHAUSTED DISK_FULL when the bytes, and those that others still have to send, do not
   // fit.
   absl::StatusOr<Dataset> Create(const std::string& id, std::vector<DatasetFile> files);
@@ -52,7 +54,8 @@ class DatasetStore {
                                                             int64_t offset);
 
   // Checks the content and makes the dataset READY; does nothing to one that is. INVALID_ARGUMENT
-  // DATASET_INVALID; FAILED_PRECONDITION UPLOAD_INCOMPLETE; DATA_LOSS CHECKSUM_MISMATCH.
+  // DATASET_INVALID: the content is refused and the dataset gone, so that another may have its id.
+  // FAILED_PRECONDITION UPLOAD_INCOMPLETE; DATA_LOSS CHECKSUM_MISMATCH.
   absl::StatusOr<Dataset> Finalize(const std::string& id);
 
   // NOT_FOUND DATASET_NOT_FOUND.
@@ -63,6 +66,9 @@ class DatasetStore {
 
   // FAILED_PRECONDITION IN_USE while a job needs it or it is being finalized.
   absl::Status Delete(const std::string& id);
+
+  // Declared for datasets that are not READY, and not here yet.
+  int64_t OutstandingBytes() const;
 
   // The folder that holds the files of a READY dataset.
   std::string FilesFolder(const std::string& id) const;
@@ -75,10 +81,16 @@ class DatasetStore {
   std::string FolderOf(const std::string& id) const;
   std::shared_ptr<Entry> MakeEntry(Dataset dataset) const;
   absl::StatusOr<std::shared_ptr<Entry>> Find(const std::string& id) const;
-  int64_t OutstandingBytes() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Its content, or the refusal of it.
+  absl::StatusOr<Dataset> FinalizeEntry(const std::string& id, Entry& entry);
+  // Ends uploads under way and removes the dataset with all its files.
+  absl::Status Remove(const std::string& id, const std::shared_ptr<Entry>& entry);
   static Dataset Snapshot(const Entry& entry);
 
   const Options options_;
+  // Held while a folder of a dataset appears or goes; nobody waits under it for those who read or
+  // write files. Taken before `mutex_`, which is never held while the disk is waited for.
+  absl::Mutex folders_;
   mutable absl::Mutex mutex_;
   std::map<std::string, std::shared_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
 };

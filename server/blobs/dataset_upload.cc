@@ -35,12 +35,20 @@ absl::Status MakeParent(const std::string& path) {
   return absl::OkStatus();
 }
 
-// Feeds the first `size` bytes of `path` to `hash`.
-absl::Status HashBeginning(const std::string& path, int64_t size, Sha256& hash) {
+absl::Status CheckNotDeleted(const DatasetFileSlot& slot) {
+  if (!slot.deleted) return absl::OkStatus();
+  return MakeError(
+      ErrorReason::kDatasetNotFound,
+      absl::StrCat("file ", slot.declared.path, ": its dataset was deleted meanwhile"));
+}
+
+// Feeds the first `size` bytes of the part to `hash`.
+absl::Status HashBeginning(const DatasetFileSlot& slot, int64_t size, Sha256& hash) {
+  const std::string& path = slot.part_path;
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return ErrnoToStatus(errno, "open", path);
   std::vector<char> chunk(kReadChunk);
-  while (size > 0) {
+  while (size > 0 && !slot.deleted) {
     const ssize_t count = read(fd, chunk.data(), std::min<int64_t>(size, kReadChunk));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
@@ -52,7 +60,7 @@ absl::Status HashBeginning(const std::string& path, int64_t size, Sha256& hash) 
     size -= count;
   }
   close(fd);
-  return absl::OkStatus();
+  return CheckNotDeleted(slot);
 }
 
 }  // namespace
@@ -67,6 +75,7 @@ bool IsComplete(const DatasetFileSlot& slot) { return SizeOf(slot.final_path) >=
 absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetUpload::Open(
     std::shared_ptr<DatasetFileSlot> slot, int64_t offset, Disk* disk) {
   absl::MutexLock lock(&slot->mutex);
+  MILLRACE_RETURN_IF_ERROR(CheckNotDeleted(*slot));
   const int64_t committed = CommittedBytes(*slot);
   if (offset != committed) {
     return WithMetadata(
@@ -82,7 +91,7 @@ absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetUpload::Open(
   MILLRACE_RETURN_IF_ERROR(MakeParent(slot->part_path));
   upload->fd_ = open(slot->part_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (upload->fd_ < 0) return ErrnoToStatus(errno, "create", slot->part_path);
-  MILLRACE_RETURN_IF_ERROR(HashBeginning(slot->part_path, committed, upload->hash_));
+  MILLRACE_RETURN_IF_ERROR(HashBeginning(*slot, committed, upload->hash_));
   return upload;
 }
 
@@ -91,10 +100,11 @@ DatasetUpload::~DatasetUpload() {
 }
 
 absl::Status DatasetUpload::CheckHolder() const {
+  MILLRACE_RETURN_IF_ERROR(CheckNotDeleted(*slot_));
   if (slot_->holder == holder_) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("file ", slot_->declared.path,
-                                         ": another upload of it has begun, or its dataset was "
-                                         "deleted; ask for its committed_bytes and resume there"));
+                                         ": another upload of it has begun; ask for its "
+                                         "committed_bytes and resume there"));
 }
 
 absl::Status DatasetUpload::Append(absl::string_view bytes) {

@@ -6,6 +6,7 @@
 #ifndef MILLRACE_SERVER_BLOBS_DATASET_UPLOAD_H_
 #define MILLRACE_SERVER_BLOBS_DATASET_UPLOAD_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,6 +29,10 @@ struct DatasetFileSlot {
   std::string part_path;
   std::string final_path;
 
+  // Set before the dataset's folder goes. Whoever holds `mutex` then soon leaves and puts
+  // nothing there any more; whoever takes it later finds this set.
+  std::atomic<bool> deleted = false;
+
   absl::Mutex mutex;
   // The newest upload of this file. A client that lost its connection comes back before the old
   // stream is known to be dead; the old one may then write no more.
@@ -45,7 +50,7 @@ bool IsComplete(const DatasetFileSlot& slot);
 class DatasetUpload {
  public:
   // Takes the file over from any other upload of it. FAILED_PRECONDITION OFFSET_MISMATCH when
-  // `offset` is not what is committed.
+  // `offset` is not what is committed. Here and below NOT_FOUND DATASET_NOT_FOUND: deleted.
   static absl::StatusOr<std::unique_ptr<DatasetUpload>> Open(std::shared_ptr<DatasetFileSlot> slot,
                                                              int64_t offset, Disk* disk);
   ~DatasetUpload();

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +14,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/file.h"
 #include "server/base/errors.h"
 
@@ -47,9 +50,15 @@ class SmallDisk : public Disk {
     if (!status.ok() || fits == bytes.size()) return status;
     return ErrnoToStatus(ENOSPC, "write", path);
   }
+  absl::Status Sync(int fd, const std::string& path) override {
+    if (sync_may_go_on.valid()) sync_may_go_on.wait();
+    return Disk::Sync(fd, path);
+  }
 
   int64_t free_bytes = 1 << 20;
   int64_t room_bytes = 1 << 20;
+  // When set, a sync takes until it is.
+  std::shared_future<void> sync_may_go_on;
 };
 
 class DatasetStoreTest : public ::testing::Test {
@@ -265,7 +274,11 @@ TEST_F(DatasetStoreTest, RefusesContentThatIsNoTextAndNamesThePlace) {
     if (path == "a/b.jsonl" && id != "no-document") {
       EXPECT_THAT(std::string(status.message()), HasSubstr("a/b.jsonl:2")) << id;
     }
-    EXPECT_FALSE(store_->Get(id)->ready);
+    // The corrected file has the same id.
+    EXPECT_EQ(ReasonOf(store_->Get(id).status()), "DATASET_NOT_FOUND") << id;
+    ASSERT_TRUE(store_->Create(id, {Declare("a.txt", "hello")}).ok());
+    ASSERT_TRUE(Send(id, "a.txt", 0, "hello").ok());
+    EXPECT_TRUE(store_->Finalize(id).ok()) << id;
   }
 }
 
@@ -303,7 +316,8 @@ TEST_F(DatasetStoreTest, DeletesOnlyWhatNoJobNeeds) {
 
   jobs_.clear();
   ASSERT_TRUE(store_->Delete("plays").ok());
-  EXPECT_FALSE((*upload)->Append("hello").ok());
+  EXPECT_EQ(ReasonOf((*upload)->Append("hello")), "DATASET_NOT_FOUND");
+  EXPECT_EQ(ReasonOf((*upload)->Finish().status()), "DATASET_NOT_FOUND");
   EXPECT_TRUE(fs::is_empty(folder_));
   EXPECT_TRUE(store_->Create("plays", {Declare("a.txt", "other")}).ok()) << "the id is free again";
 }
@@ -315,14 +329,49 @@ TEST_F(DatasetStoreTest, ClearsAwayWhatACrashLeftHalfDone) {
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 
-TEST_F(DatasetStoreTest, NamesADamagedManifest) {
+TEST_F(DatasetStoreTest, AnUploadThatComesTooLateBringsNoFolderBack) {
+  auto slot = std::make_shared<DatasetFileSlot>();
+  slot->declared = Declare("a.txt", "hello");
+  slot->part_path = folder_ + "/plays/parts/a.txt";
+  slot->final_path = folder_ + "/plays/files/a.txt";
+  slot->deleted = true;
+  EXPECT_EQ(ReasonOf(DatasetUpload::Open(slot, 0, &disk_).status()), "DATASET_NOT_FOUND");
+  EXPECT_TRUE(fs::is_empty(folder_));
+}
+
+TEST_F(DatasetStoreTest, OthersGoOnWhileADeletionWaitsForTheDisk) {
+  ASSERT_TRUE(store_->Create("plays", {Declare("a.txt", "hello"), Declare("b.txt", "world")}).ok());
+  auto upload = store_->OpenUpload("plays", "a.txt", 0);
+  ASSERT_TRUE(upload.ok());
+  ASSERT_TRUE((*upload)->Append("hello").ok());
+  std::promise<void> go_on;
+  disk_.sync_may_go_on = go_on.get_future().share();
+  auto finished = std::async(std::launch::async, [&] { return (*upload)->Finish().status(); });
+  auto deleted = std::async(std::launch::async, [&] { return store_->Delete("plays"); });
+  // Until then the deletion may not have begun.
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (store_->OpenUpload("plays", "b.txt", 0).ok() && absl::Now() < deadline) {
+  }
+  EXPECT_TRUE(store_->Create("other", {Declare("a.txt", "hello")}).ok());
+  EXPECT_EQ(store_->List("", 10).size(), 2) << "still waiting";
+  go_on.set_value();
+  finished.wait();
+  EXPECT_TRUE(deleted.get().ok());
+  EXPECT_FALSE(fs::exists(folder_ + "/plays"));
+}
+
+TEST_F(DatasetStoreTest, LeavesADamagedFolderAloneAndServesTheOthers) {
   ASSERT_TRUE(store_->Create("plays", {Declare("a.txt", "hello")}).ok());
+  ASSERT_TRUE(store_->Create("poems", {Declare("a.txt", "hello")}).ok());
   std::ofstream(folder_ + "/plays/manifest.json") << "{";
-  DatasetStore::Options options;
-  options.folder = folder_;
-  const absl::Status status = DatasetStore::Open(options).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("plays/manifest.json"));
+  fs::create_directories(folder_ + "/novels/parts");
+  Reopen();
+  ASSERT_EQ(store_->List("", 10).size(), 1);
+  EXPECT_EQ(store_->List("", 10)[0].id, "poems");
+  const absl::Status taken = store_->Create("novels", {Declare("a.txt", "hello")}).status();
+  EXPECT_EQ(ReasonOf(taken), "ID_TAKEN");
+  EXPECT_THAT(std::string(taken.message()), HasSubstr(folder_ + "/novels"));
+  EXPECT_TRUE(fs::exists(folder_ + "/plays/manifest.json"));
 }
 
 }  // namespace
