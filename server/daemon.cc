@@ -81,9 +81,10 @@ absl::Status Daemon::Serve() {
   executor_ = std::make_unique<Executor>(kExecutorThreads);
   job_service_ = std::make_unique<JobServiceAdapter>(paths_, manager_.get(), executor_.get());
   node_service_ = std::make_unique<NodeServiceAdapter>(paths_.root(), manager_.get());
-  dataset_service_ = std::make_unique<DatasetServiceImpl>(datasets_.get());
+  dataset_service_ = std::make_unique<DatasetServiceImpl>(datasets_.get(), &metrics_);
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(
-      &checkpoints_, [this](const std::string& id) { return manager_->GetJob(id).status(); });
+      &checkpoints_, &metrics_,
+      [this](const std::string& id) { return manager_->GetJob(id).status(); });
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(MakeRpcMetrics(&metrics_));
   // Both ports before the first worker: a daemon that cannot have them leaves nothing behind.
@@ -133,6 +134,8 @@ void Daemon::AddCollectors() {
     if (const auto storage = ReadStorageSpace(paths_.root()); storage.ok()) {
       metrics_.Set(metric::kStorageFree, {}, static_cast<double>(storage->free_bytes));
     }
+    metrics_.Set(metric::kStorageReserved, {}, static_cast<double>(datasets_->OutstandingBytes()));
+    metrics_.Set(metric::kCheckpointStored, {}, static_cast<double>(checkpoints_.StoredBytes()));
     const auto counts = manager_->CountByState();
     if (!counts.ok()) return;
     for (int state = v1::Job::QUEUED; state < v1::Job::State_ARRAYSIZE; ++state) {

@@ -43,6 +43,7 @@ constexpr Row kReasons[] = {
     {ErrorReason::kIdTaken, "ID_TAKEN", absl::StatusCode::kAlreadyExists},
     {ErrorReason::kChecksumMismatch, "CHECKSUM_MISMATCH", absl::StatusCode::kDataLoss},
     {ErrorReason::kDraining, "DRAINING", absl::StatusCode::kUnavailable},
+    {ErrorReason::kBusy, "BUSY", absl::StatusCode::kUnavailable},
     {ErrorReason::kInternal, "INTERNAL", absl::StatusCode::kInternal},
 };
 

@@ -54,6 +54,7 @@ enum class ErrorReason {
   kChecksumMismatch,
   // UNAVAILABLE
   kDraining,
+  kBusy,
   // INTERNAL
   kInternal,
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -91,6 +92,27 @@ std::vector<StoredCheckpoint> CheckpointStore::List(const std::string& job_id) c
     checkpoints.push_back(std::move(checkpoint));
   }
   return checkpoints;
+}
+
+int64_t CheckpointStore::StoredBytes() const {
+  namespace fs = std::filesystem;
+  int64_t bytes = 0;
+  // Files come and go meanwhile; what cannot be read counts nothing.
+  std::error_code error;
+  for (fs::directory_iterator job(paths_.Jobs(), error), last; !error && job != last;
+       job.increment(error)) {
+    std::error_code gone;
+    for (fs::recursive_directory_iterator
+             file(paths_.Checkpoints(job->path().filename().string()), gone),
+         end;
+         !gone && file != end; file.increment(gone)) {
+      std::error_code ignored;
+      if (!file->is_regular_file(ignored)) continue;
+      const std::uintmax_t size = file->file_size(ignored);
+      if (!ignored) bytes += static_cast<int64_t>(size);
+    }
+  }
+  return bytes;
 }
 
 absl::StatusOr<StoredCheckpoint> CheckpointStore::Get(const std::string& job_id,

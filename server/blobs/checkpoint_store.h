@@ -64,6 +64,9 @@ class CheckpointStore {
   // NOT_FOUND CHECKPOINT_NOT_FOUND.
   absl::StatusOr<StoredCheckpoint> Get(const std::string& job_id, absl::string_view step) const;
 
+  // Of all jobs, those half written too.
+  int64_t StoredBytes() const;
+
   // Opens a file at `offset`. NOT_FOUND CHECKPOINT_NOT_FOUND | FILE_NOT_FOUND; OUT_OF_RANGE
   // OFFSET_OUT_OF_RANGE when `offset` is negative or past the end.
   absl::StatusOr<CheckpointFileReader> OpenFile(const std::string& job_id, absl::string_view step,

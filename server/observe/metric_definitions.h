@@ -101,6 +101,15 @@ inline constexpr MetricDefinition kLastCheckpointTime = {
 inline constexpr MetricDefinition kStorageFree = {
     "millrace_storage_free_bytes", MetricKind::kGauge,
     "Free bytes of the file system that holds the data folder."};
+inline constexpr MetricDefinition kStorageReserved = {
+    "millrace_storage_reserved_bytes", MetricKind::kGauge,
+    "Bytes of declared datasets that are still to be received."};
+inline constexpr MetricDefinition kCheckpointStored = {
+    "millrace_checkpoint_stored_bytes", MetricKind::kGauge,
+    "Bytes of the checkpoints of all jobs on disk, those half written too."};
+inline constexpr MetricDefinition kTransferBytes = {
+    "millrace_transfer_bytes_total", MetricKind::kCounter,
+    "Bytes of datasets received and of checkpoints sent.", "direction,kind"};
 
 }  // namespace metric
 
@@ -115,7 +124,8 @@ inline constexpr const MetricDefinition* kAllMetrics[] = {
     &metric::kProgressRatio,      &metric::kLoss,           &metric::kLearningRate,
     &metric::kGradientNorm,       &metric::kSpeedOfLight,   &metric::kLastStepTime,
     &metric::kEstimatedEnd,       &metric::kEvaluationLoss, &metric::kMemoryUsed,
-    &metric::kLastCheckpointTime, &metric::kStorageFree,
+    &metric::kLastCheckpointTime, &metric::kStorageFree,    &metric::kStorageReserved,
+    &metric::kCheckpointStored,   &metric::kTransferBytes,
 };
 
 }  // namespace millrace

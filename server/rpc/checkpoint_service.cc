@@ -100,6 +100,7 @@ grpc::Status CheckpointServiceImpl::DownloadCheckpointFile(
     grpc::ServerContext* context, const v1::DownloadCheckpointFileRequest* request,
     grpc::ServerWriter<v1::DownloadCheckpointFileResponse>* writer) {
   const auto send = [&]() -> absl::Status {
+    MILLRACE_ASSIGN_OR_RETURN(const TransferSlots::Slot slot, downloads_.Take());
     MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name,
                               ParseCheckpointName("name", request->name()));
     MILLRACE_RETURN_IF_ERROR(check_job_(name.job_id));
@@ -107,10 +108,12 @@ grpc::Status CheckpointServiceImpl::DownloadCheckpointFile(
         CheckpointFileReader reader,
         store_->OpenFile(name.job_id, name.step, request->path(), request->offset()));
     v1::DownloadCheckpointFileResponse response;
-    do {
+    while (true) {
       MILLRACE_RETURN_IF_ERROR(reader.Read(kChunkBytes, response.mutable_data()));
-    } while (!response.data().empty() && writer->Write(response));
-    return absl::OkStatus();
+      if (response.data().empty() || !writer->Write(response)) return absl::OkStatus();
+      metrics_->Add(metric::kTransferBytes, {"send", "checkpoint"},
+                    static_cast<double>(response.data().size()));
+    }
   };
   return ToGrpcStatus(send());
 }

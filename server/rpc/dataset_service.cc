@@ -42,31 +42,6 @@ grpc::Status Answer(const absl::StatusOr<Dataset>& dataset, v1::Dataset* respons
   return ToGrpcStatus(dataset.status());
 }
 
-absl::Status Receive(DatasetStore& store, grpc::ServerReader<v1::UploadDatasetFileRequest>& reader,
-                     v1::UploadDatasetFileResponse* response) {
-  v1::UploadDatasetFileRequest request;
-  if (!reader.Read(&request) || !request.has_header()) {
-    return MakeFieldError(ErrorReason::kRequestInvalid,
-                          {{"header", "must be the first message of an upload"}});
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string id,
-                            ParseDatasetName("header.name", request.header().name()));
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::unique_ptr<DatasetUpload> upload,
-      store.OpenUpload(id, request.header().path(), request.header().offset()));
-  while (reader.Read(&request)) {
-    if (request.has_header()) {
-      return MakeFieldError(ErrorReason::kRequestInvalid,
-                            {{"header", "must be the first message only; send data after it"}});
-    }
-    MILLRACE_RETURN_IF_ERROR(upload->Append(request.data()));
-  }
-  // After a broken connection too: what came is kept, and the file is resumed after it.
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t committed_bytes, upload->Finish());
-  response->set_committed_bytes(committed_bytes);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 grpc::Status DatasetServiceImpl::CreateDataset(grpc::ServerContext*,
@@ -79,10 +54,38 @@ grpc::Status DatasetServiceImpl::CreateDataset(grpc::ServerContext*,
   return Answer(store_->Create(request->dataset_id(), std::move(files)), response);
 }
 
+absl::Status DatasetServiceImpl::Receive(grpc::ServerReader<v1::UploadDatasetFileRequest>& reader,
+                                         v1::UploadDatasetFileResponse* response) {
+  MILLRACE_ASSIGN_OR_RETURN(const TransferSlots::Slot slot, uploads_.Take());
+  v1::UploadDatasetFileRequest request;
+  if (!reader.Read(&request) || !request.has_header()) {
+    return MakeFieldError(ErrorReason::kRequestInvalid,
+                          {{"header", "must be the first message of an upload"}});
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string id,
+                            ParseDatasetName("header.name", request.header().name()));
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::unique_ptr<DatasetUpload> upload,
+      store_->OpenUpload(id, request.header().path(), request.header().offset()));
+  while (reader.Read(&request)) {
+    if (request.has_header()) {
+      return MakeFieldError(ErrorReason::kRequestInvalid,
+                            {{"header", "must be the first message only; send data after it"}});
+    }
+    MILLRACE_RETURN_IF_ERROR(upload->Append(request.data()));
+    metrics_->Add(metric::kTransferBytes, {"receive", "dataset"},
+                  static_cast<double>(request.data().size()));
+  }
+  // After a broken connection too: what came is kept, and the file is resumed after it.
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t committed_bytes, upload->Finish());
+  response->set_committed_bytes(committed_bytes);
+  return absl::OkStatus();
+}
+
 grpc::Status DatasetServiceImpl::UploadDatasetFile(
     grpc::ServerContext*, grpc::ServerReader<v1::UploadDatasetFileRequest>* reader,
     v1::UploadDatasetFileResponse* response) {
-  return ToGrpcStatus(Receive(*store_, *reader, response));
+  return ToGrpcStatus(Receive(*reader, response));
 }
 
 grpc::Status DatasetServiceImpl::FinalizeDataset(grpc::ServerContext*,

@@ -4,14 +4,19 @@
 
 #include "millrace/v1/dataset_service.grpc.pb.h"
 #include "server/blobs/dataset_store.h"
+#include "server/observe/metrics.h"
+#include "server/rpc/transfer_slots.h"
 
 namespace millrace {
 
-// An upload takes a thread as long as it lasts.
+// An upload takes a thread as long as it lasts; of those there are few at the same time.
 class DatasetServiceImpl final : public v1::DatasetService::Service {
  public:
-  // `store` outlives this.
-  explicit DatasetServiceImpl(DatasetStore* store) : store_(store) {}
+  // One upload more is UNAVAILABLE BUSY.
+  static constexpr int kMostUploads = 16;
+
+  // Both outlive this.
+  DatasetServiceImpl(DatasetStore* store, Metrics* metrics) : store_(store), metrics_(metrics) {}
 
   grpc::Status CreateDataset(grpc::ServerContext* context, const v1::CreateDatasetRequest* request,
                              v1::Dataset* response) override;
@@ -29,7 +34,12 @@ class DatasetServiceImpl final : public v1::DatasetService::Service {
                              google::protobuf::Empty* response) override;
 
  private:
+  absl::Status Receive(grpc::ServerReader<v1::UploadDatasetFileRequest>& reader,
+                       v1::UploadDatasetFileResponse* response);
+
   DatasetStore* const store_;
+  Metrics* const metrics_;
+  TransferSlots uploads_{kMostUploads};
 };
 
 }  // namespace millrace

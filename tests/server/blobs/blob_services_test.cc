@@ -7,12 +7,16 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "engine/base/file.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/base/errors.h"
+#include "server/observe/metrics.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/dataset_service.h"
 #include "tests/server/blobs/fake_checkpoint.h"
@@ -43,11 +47,11 @@ class BlobServicesTest : public ::testing::Test {
  protected:
   BlobServicesTest() : paths_(MakeFolder()), checkpoints_(paths_) {
     store_ = *DatasetStore::Open({.folder = paths_.Datasets()});
-    dataset_service_ = std::make_unique<DatasetServiceImpl>(store_.get());
-    checkpoint_service_ =
-        std::make_unique<CheckpointServiceImpl>(&checkpoints_, [](const std::string& job_id) {
-          return job_id == "one" ? absl::OkStatus()
-                                 : MakeError(ErrorReason::kJobNotFound, "no such job");
+    dataset_service_ = std::make_unique<DatasetServiceImpl>(store_.get(), &metrics_);
+    checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(
+        &checkpoints_, &metrics_, [](const std::string& id) {
+          return id == "one" ? absl::OkStatus()
+                             : MakeError(ErrorReason::kJobNotFound, "no such job");
         });
     grpc::ServerBuilder builder;
     int port = 0;
@@ -102,6 +106,7 @@ class BlobServicesTest : public ::testing::Test {
   DataPaths paths_;
   std::unique_ptr<DatasetStore> store_;
   CheckpointStore checkpoints_;
+  Metrics metrics_;
   std::unique_ptr<DatasetServiceImpl> dataset_service_;
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
   std::unique_ptr<grpc::Server> server_;
@@ -132,6 +137,43 @@ TEST_F(BlobServicesTest, UploadsResumeAndEndReady) {
   EXPECT_EQ(dataset.state(), v1::Dataset::READY);
   EXPECT_EQ(dataset.name(), "datasets/plays");
   EXPECT_EQ(dataset.document_count(), 1);
+  EXPECT_THAT(metrics_.Serialize(),
+              HasSubstr(absl::StrCat(
+                  "millrace_transfer_bytes_total{direction=\"receive\",kind=\"dataset\"} ",
+                  content.size())));
+}
+
+TEST_F(BlobServicesTest, OneUploadTooManyIsToldToComeAgain) {
+  ASSERT_TRUE(Create("plays", "a.txt", "hello").ok());
+  struct OpenUpload {
+    grpc::ClientContext context;
+    v1::UploadDatasetFileResponse response;
+    std::unique_ptr<grpc::ClientWriter<v1::UploadDatasetFileRequest>> writer;
+  };
+  const auto begin = [&] {
+    auto upload = std::make_unique<OpenUpload>();
+    upload->writer = datasets_stub_->UploadDatasetFile(&upload->context, &upload->response);
+    v1::UploadDatasetFileRequest request;
+    request.mutable_header()->set_name("datasets/plays");
+    request.mutable_header()->set_path("a.txt");
+    upload->writer->Write(request);
+    return upload;
+  };
+  const auto end = [](OpenUpload& upload) {
+    upload.writer->WritesDone();
+    return upload.writer->Finish();
+  };
+  std::vector<std::unique_ptr<OpenUpload>> uploads;
+  for (int i = 0; i < DatasetServiceImpl::kMostUploads; ++i) uploads.push_back(begin());
+  // Until the server has begun them all there is room for this one.
+  grpc::Status status;
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  while (status.ok() && absl::Now() < deadline) status = end(*begin());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(InfoOf(status).reason(), "BUSY");
+  for (auto& upload : uploads) end(*upload);
+  int64_t committed = 0;
+  EXPECT_TRUE(Upload("plays", "a.txt", 0, "hello", &committed).ok()) << "there is room again";
 }
 
 TEST_F(BlobServicesTest, KeepsWhatCameBeforeABrokenConnection) {

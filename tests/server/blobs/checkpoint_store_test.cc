@@ -111,6 +111,15 @@ TEST_F(CheckpointStoreTest, ReadsAFileFromAnyOffset) {
             "OFFSET_OUT_OF_RANGE");
 }
 
+TEST_F(CheckpointStoreTest, CountsTheBytesOnDisk) {
+  EXPECT_EQ(store_.StoredBytes(), 0);
+  Write(100, 3.5, "0123456789");
+  const int64_t one = store_.StoredBytes();
+  EXPECT_GT(one, 10);
+  Write(200, 3.5, "0123456789");
+  EXPECT_EQ(store_.StoredBytes(), 2 * one);
+}
+
 TEST_F(CheckpointStoreTest, ServesOnlyWhatTheManifestNames) {
   Write(100, 3.5);
   for (const char* path : {"../../lock", "manifest.json", "/etc/passwd", "", "model.bin"}) {
