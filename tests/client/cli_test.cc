@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -47,7 +48,12 @@ class CliTest : public ::testing::Test {
     environment.error_terminal = terminal_;
     environment.stop = stop_.get_token();
     environment.now = [] { return absl::FromUnixSeconds(kNow); };
-    return RunCommand(arguments, environment);
+    // The test changes the daemon's state between commands only; passing through its lock makes
+    // that visible to its threads, and theirs to the test.
+    { std::lock_guard<std::mutex> lock(daemon_.mutex); }
+    int code = RunCommand(arguments, environment);
+    { std::lock_guard<std::mutex> lock(daemon_.mutex); }
+    return code;
   }
 
   std::string JobFile(const std::string& text) {
@@ -409,9 +415,10 @@ TEST_F(CliTest, ShowsTheNode) {
   daemon_.node = Parse<v1::Node>(R"(
     hostname: "box" version: "1.2" cores: 2 memory_total_bytes: 2147483648
     memory_available_bytes: 1073741824 running_jobs: 1
-    library_versions { key: "sqlite" value: "3.40" } library_versions { key: "grpc" value: "1.51" }
     devices { name: "cpu" model: "Some CPU" memory_total_bytes: 1024 job: "jobs/plays"
               features: "avx2" features: "amx_bf16" })");
+  (*daemon_.node.mutable_library_versions())["sqlite"] = "3.40";
+  (*daemon_.node.mutable_library_versions())["grpc"] = "1.51";
   EXPECT_EQ(Run({"info"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("Memory     1.0 GiB free of 2.0 GiB\n"));
   EXPECT_THAT(out_.str(), HasSubstr("Libraries  grpc 1.51, sqlite 3.40\n"));

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -152,6 +153,7 @@ TEST_F(UploadTest, RefusesWhatHasNoFiles) {
 class DownloadTest : public TransferTest {
  protected:
   void AddFile(const std::string& path, const std::string& bytes) {
+    std::lock_guard<std::mutex> lock(daemon_.mutex);
     auto* file = daemon_.checkpoint_files.add_files();
     file->set_path(path);
     file->set_size_bytes(static_cast<int64_t>(bytes.size()));
@@ -221,7 +223,10 @@ TEST_F(DownloadTest, OverwritesNothing) {
 
 TEST_F(DownloadTest, WritesNothingOutsideItsFolder) {
   for (const char* path : {"../evil", "/etc/evil", "a/../../evil", "a//b", ""}) {
-    daemon_.checkpoint_files.Clear();
+    {
+      std::lock_guard<std::mutex> lock(daemon_.mutex);
+      daemon_.checkpoint_files.Clear();
+    }
     AddFile(path, "x");
     EXPECT_EQ(Download().code(), absl::StatusCode::kDataLoss) << path;
   }
