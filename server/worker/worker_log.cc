@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
@@ -45,11 +46,12 @@ class CappedSink : public spdlog::sinks::base_sink<std::mutex> {
 
  private:
   void Write(absl::string_view text) {
-    size_bytes_ += static_cast<int64_t>(text.size());
     while (!text.empty()) {
       const ssize_t written = write(fd_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
       // There is nobody to tell that the log cannot be written.
       if (written <= 0) return;
+      size_bytes_ += written;
       text.remove_prefix(static_cast<size_t>(written));
     }
   }
