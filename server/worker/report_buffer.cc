@@ -1,6 +1,7 @@
 #include "server/worker/report_buffer.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -15,6 +16,10 @@ v1::WorkerReport EmptyReport(int64_t sequence) {
   return report;
 }
 
+bool MayGo(v1::WorkerReport::ReportCase kind) {
+  return kind != v1::WorkerReport::kPrepared && kind != v1::WorkerReport::kEnded;
+}
+
 }  // namespace
 
 void ReportBuffer::Add(v1::WorkerReport report) {
@@ -23,17 +28,24 @@ void ReportBuffer::Add(v1::WorkerReport report) {
   *report.mutable_time() =
       google::protobuf::util::TimeUtil::NanosecondsToTimestamp(absl::ToUnixNanos(absl::Now()));
   reports_.push_back(std::move(report));
-  if (reports_.size() > capacity_) LetGo();
+  if (reports_.size() <= capacity_) return;
+  LetGo([](v1::WorkerReport::ReportCase kind) { return kind == v1::WorkerReport::kStep; });
+  // Well below, so that the next time is far away.
+  if (reports_.size() > capacity_ - capacity_ / 4) LetGo(MayGo);
 }
 
-void ReportBuffer::LetGo() {
-  bool let_go = false;
+void ReportBuffer::LetGo(bool (*may_go)(v1::WorkerReport::ReportCase kind)) {
+  std::map<v1::WorkerReport::ReportCase, int64_t> newest;
+  for (const v1::WorkerReport& report : reports_) newest[report.report_case()] = report.sequence();
+  std::map<v1::WorkerReport::ReportCase, bool> let_go;
   std::deque<v1::WorkerReport> kept;
   for (v1::WorkerReport& report : reports_) {
-    if (report.has_step()) {
-      let_go = !let_go;
-      // The newest stays, so that progress is always known.
-      if (let_go && report.sequence() != last_sequence_) continue;
+    const v1::WorkerReport::ReportCase kind = report.report_case();
+    // The newest stays, so that progress is always known.
+    if (may_go(kind) && report.sequence() != newest[kind]) {
+      bool& goes = let_go[kind];
+      goes = !goes;
+      if (goes) continue;
     }
     kept.push_back(std::move(report));
   }

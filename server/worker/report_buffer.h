@@ -2,8 +2,9 @@
 //
 // The training thread adds and never waits; the link to the daemon takes and acknowledges. While
 // the daemon is away reports pile up; at `capacity` every second step report is let go, so that
-// memory stays bounded and the curve stays whole. The daemon wants sequences without gaps: in
-// place of what was let go it gets empty reports, which say nothing.
+// memory stays bounded and the curve stays whole; should steps not be enough, also every second one
+// of each other kind, but for Prepared and Ended, and the newest of each. The daemon wants
+// sequences without gaps: in place of what was let go it gets empty reports, which say nothing.
 #ifndef MILLRACE_SERVER_WORKER_REPORT_BUFFER_H_
 #define MILLRACE_SERVER_WORKER_REPORT_BUFFER_H_
 
@@ -48,7 +49,9 @@ class ReportBuffer {
   bool HasAfter(int64_t sequence) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return sequence < last_sequence_;
   }
-  void LetGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Lets go of half the reports of the kinds that `may_go` names.
+  void LetGo(bool (*may_go)(v1::WorkerReport::ReportCase kind))
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const size_t capacity_;
   mutable absl::Mutex mutex_;

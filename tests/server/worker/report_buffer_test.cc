@@ -86,6 +86,27 @@ TEST(ReportBuffer, StaysBoundedWithoutGapsAndKeepsAllButSteps) {
   }
 }
 
+TEST(ReportBuffer, StaysBoundedWhateverTheKind) {
+  ReportBuffer buffer(/*capacity=*/100);
+  v1::WorkerReport prepared;
+  prepared.mutable_prepared();
+  buffer.Add(prepared);
+  for (int step = 1; step <= 1000; ++step) {
+    v1::WorkerReport report;
+    report.mutable_checkpoint()->set_step(step);
+    buffer.Add(report);
+  }
+  int prepared_count = 0, checkpoints = 0;
+  const std::vector<v1::WorkerReport> reports = buffer.Unacknowledged();
+  for (const v1::WorkerReport& report : reports) {
+    prepared_count += report.has_prepared();
+    checkpoints += report.has_checkpoint();
+  }
+  EXPECT_EQ(prepared_count, 1);
+  EXPECT_LE(checkpoints, 100);
+  EXPECT_EQ(reports.back().checkpoint().step(), 1000) << "the newest of a kind is always there";
+}
+
 TEST(UnsentReports, AreReadBackAsWritten) {
   const std::string folder = MakeTempFolder();
   EXPECT_TRUE(ReadUnsentReports(folder)->empty());
