@@ -32,7 +32,6 @@ enum class ErrorReason {
   kIllegalState,
   kHostMemoryInsufficient,
   kDeviceMemoryInsufficient,
-  kCheckpointIncomplete,
   kUploadIncomplete,
   kOffsetMismatch,
   kInUse,
@@ -40,7 +39,6 @@ enum class ErrorReason {
   kOffsetOutOfRange,
   // RESOURCE_EXHAUSTED
   kQueueFull,
-  kQuotaExceeded,
   kDiskFull,
   // NOT_FOUND
   kJobNotFound,

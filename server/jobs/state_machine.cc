@@ -11,32 +11,53 @@ using v1::Job;
 struct Transition {
   Job::State from;
   Job::State to;
-  const char* when;
 };
 
 constexpr Transition kTransitions[] = {
-    {Job::STATE_UNSPECIFIED, Job::QUEUED, "it was submitted"},
-    {Job::QUEUED, Job::PREPARING, "its turn came: a worker is started"},
-    {Job::QUEUED, Job::PAUSED, "a user paused it before its turn"},
-    {Job::QUEUED, Job::CANCELLING, "a user cancelled it"},
-    {Job::PREPARING, Job::RUNNING, "the worker has read model and data"},
-    {Job::PREPARING, Job::QUEUED, "the worker crashed or was shut down, and is started again"},
-    {Job::PREPARING, Job::PAUSING, "a user paused it"},
-    {Job::PREPARING, Job::FAILED, "the worker could not prepare it"},
-    {Job::PREPARING, Job::CANCELLING, "a user cancelled it"},
-    {Job::RUNNING, Job::SUCCEEDED, "all steps are done"},
-    {Job::RUNNING, Job::QUEUED, "the worker crashed or was shut down, and is started again"},
-    {Job::RUNNING, Job::PAUSING, "a user paused it"},
-    {Job::RUNNING, Job::FAILED, "the worker gave up"},
-    {Job::RUNNING, Job::CANCELLING, "a user cancelled it"},
-    {Job::PAUSING, Job::PAUSED, "its worker has ended"},
-    {Job::PAUSING, Job::SUCCEEDED, "the last step was done before the request arrived"},
-    {Job::PAUSING, Job::FAILED, "the worker gave up before it could stop"},
-    {Job::PAUSING, Job::CANCELLING, "a user cancelled it"},
-    {Job::PAUSED, Job::QUEUED, "a user resumed it"},
-    {Job::PAUSED, Job::CANCELLING, "a user cancelled it"},
-    {Job::CANCELLING, Job::CANCELLED, "no worker of it is left"},
-    {Job::FAILED, Job::QUEUED, "a user resumed it from its last complete checkpoint"},
+    // it was submitted
+    {Job::STATE_UNSPECIFIED, Job::QUEUED},
+    // its turn came: a worker is started
+    {Job::QUEUED, Job::PREPARING},
+    // a user paused it before its turn
+    {Job::QUEUED, Job::PAUSED},
+    // a user cancelled it
+    {Job::QUEUED, Job::CANCELLING},
+    // the worker has read model and data
+    {Job::PREPARING, Job::RUNNING},
+    // the worker crashed or was shut down, and is started again
+    {Job::PREPARING, Job::QUEUED},
+    // a user paused it
+    {Job::PREPARING, Job::PAUSING},
+    // the worker could not prepare it
+    {Job::PREPARING, Job::FAILED},
+    // a user cancelled it
+    {Job::PREPARING, Job::CANCELLING},
+    // all steps are done
+    {Job::RUNNING, Job::SUCCEEDED},
+    // the worker crashed or was shut down, and is started again
+    {Job::RUNNING, Job::QUEUED},
+    // a user paused it
+    {Job::RUNNING, Job::PAUSING},
+    // the worker gave up
+    {Job::RUNNING, Job::FAILED},
+    // a user cancelled it
+    {Job::RUNNING, Job::CANCELLING},
+    // its worker has ended
+    {Job::PAUSING, Job::PAUSED},
+    // the last step was done before the request arrived
+    {Job::PAUSING, Job::SUCCEEDED},
+    // the worker gave up before it could stop
+    {Job::PAUSING, Job::FAILED},
+    // a user cancelled it
+    {Job::PAUSING, Job::CANCELLING},
+    // a user resumed it
+    {Job::PAUSED, Job::QUEUED},
+    // a user cancelled it
+    {Job::PAUSED, Job::CANCELLING},
+    // no worker of it is left
+    {Job::CANCELLING, Job::CANCELLED},
+    // a user resumed it from its last complete checkpoint
+    {Job::FAILED, Job::QUEUED},
 };
 
 }  // namespace
