@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -29,6 +30,14 @@ void SetUpLog(const std::string& level) {
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
+}
+
+// Where a connection finds no descriptor left, gRPC gives up listening for good.
+void AllowManyDescriptors() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 // Whether one of `signals` has come.
@@ -61,6 +70,7 @@ int Main(const std::vector<std::string>& arguments) {
   sigaddset(&signals, SIGINT);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  AllowManyDescriptors();
   // Errors that matter come back as statuses; gRPC would print them a second time.
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
 

@@ -2,7 +2,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,7 +82,7 @@ void AddJobCommands(CLI::App* app, Arguments* a) {
                  [a](const Session& s) { return Watch(s, a->watch); });
   watch->add_option("JOB", a->watch.job, "Id of the job")->required();
   watch->add_option("--after", a->watch.after_sequence, "Only events after this sequence number")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
 
   CLI::App* logs = AddCommand(app, "logs", "Print a job's log", a,
                               [a](const Session& s) { return Logs(s, a->logs); });
@@ -204,8 +206,9 @@ int RunCommand(const std::vector<std::string>& arguments, const Environment& env
     // CLI11 takes them from the back.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& e) {
-    int code = app.exit(e, *environment.out, *environment.error);
-    return code == 0 ? kExitOk : kExitUsage;
+    if (e.get_exit_code() == 0) return app.exit(e, *environment.out, *environment.error);
+    *environment.error << "error: " << Sanitize(e.what(), false) << "; see millrace --help\n";
+    return kExitUsage;
   }
 
   Session session;

@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "client/lib/errors.h"
 #include "client/lib/local_file.h"
+#include "proto/job_file/text_check.h"
 
 namespace millrace {
 namespace {
@@ -71,6 +73,11 @@ class Upload {
     absl::StatusOr<std::vector<std::string>> files = ListFiles(path_);
     if (!files.ok()) return files.status();
     for (const std::string& path : *files) {
+      if (!CheckText(path).ok()) {
+        return absl::InvalidArgumentError(absl::StrCat("the name of the file \"",
+                                                       absl::CHexEscape(path),
+                                                       "\" is not UTF-8 text; rename the file"));
+      }
       absl::StatusOr<LocalFile> file = LocalFile::OpenForReading(LocalPath(path));
       if (!file.ok()) return file.status();
       absl::StatusOr<int64_t> size = file->Size();

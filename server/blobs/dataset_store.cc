@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -60,7 +61,8 @@ absl::Status CheckDeclaration(const std::string& id, const std::vector<DatasetFi
     const DatasetFile& file = files[i];
     const std::string field = absl::StrCat("dataset.files[", i, "]");
     if (const std::string problem = ProblemWithRelativePath(file.path); !problem.empty()) {
-      return Invalid(field + ".path", absl::StrCat("`", file.path, "` ", problem));
+      return Invalid(field + ".path",
+                     absl::StrCat("`", absl::Utf8SafeCHexEscape(file.path), "` ", problem));
     }
     if (file.size_bytes < 0 || file.size_bytes > INT64_MAX - total_bytes) {
       return Invalid(field + ".size_bytes", absl::StrCat(file.size_bytes, " is out of range"));

@@ -13,8 +13,19 @@ namespace {
 
 absl::Status ErrorOf(sqlite3* db, absl::string_view action) {
   const int code = sqlite3_errcode(db);
+  if (code == SQLITE_FULL) {
+    return MakeError(ErrorReason::kDiskFull,
+                     absl::StrCat("job store: no space left for ", sqlite3_db_filename(db, "main"),
+                                  "; free some on its disk"));
+  }
+  if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT) {
+    return MakeError(
+        ErrorReason::kInternal,
+        absl::StrCat("job store: ", sqlite3_db_filename(db, "main"), " is damaged (",
+                     sqlite3_errmsg(db), "); put a backup in its place, or use another data_dir"));
+  }
   const std::string message = absl::StrCat("job store: cannot ", action, ": ", sqlite3_errmsg(db));
-  return MakeError(code == SQLITE_FULL ? ErrorReason::kDiskFull : ErrorReason::kInternal, message);
+  return MakeError(ErrorReason::kInternal, message);
 }
 
 }  // namespace

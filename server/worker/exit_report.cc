@@ -21,6 +21,8 @@ namespace {
 constexpr int64_t kTailBytes = 64 << 10;
 constexpr size_t kMostMessageBytes = 500;
 constexpr absl::string_view kErrorMark = "[error] ";
+// What went well is no hint.
+constexpr absl::string_view kInfoMark = "[info] ";
 
 std::string ReadTail(const std::string& path) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
@@ -54,7 +56,9 @@ std::string LastError(const std::string& log_path, bool any_line) {
   std::string last;
   for (absl::string_view line : absl::StrSplit(tail, '\n', absl::SkipWhitespace())) {
     const size_t mark = line.find(kErrorMark);
-    if (mark == absl::string_view::npos && !any_line) continue;
+    if (mark == absl::string_view::npos && (!any_line || absl::StrContains(line, kInfoMark))) {
+      continue;
+    }
     if (mark != absl::string_view::npos) line.remove_prefix(mark + kErrorMark.size());
     last = std::string(absl::StripAsciiWhitespace(line.substr(0, kMostMessageBytes)));
   }

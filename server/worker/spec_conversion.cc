@@ -1,11 +1,13 @@
 #include "server/worker/spec_conversion.h"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -15,6 +17,7 @@ namespace {
 
 // Doubles hold every integer up to this.
 constexpr double kLargestExactInteger = 9007199254740992.0;
+constexpr int64_t kMostNameCharacters = 63;
 
 nlohmann::json ToJson(const google::protobuf::Value& value);
 
@@ -49,6 +52,47 @@ nlohmann::json ToJson(const google::protobuf::Value& value) {
       break;
   }
   return nullptr;
+}
+
+// JSON has no such numbers; as null they would pass for left out.
+void CheckConfigValue(const google::protobuf::Value& value, const std::string& field,
+                      std::vector<FieldProblem>* problems) {
+  switch (value.kind_case()) {
+    case google::protobuf::Value::kNumberValue:
+      if (!std::isfinite(value.number_value())) {
+        problems->push_back({field, absl::StrCat(value.number_value(), " is not a finite number")});
+      }
+      break;
+    case google::protobuf::Value::kStructValue:
+      for (const auto& [name, inner] : value.struct_value().fields()) {
+        CheckConfigValue(inner, absl::StrCat(field, ".", name), problems);
+      }
+      break;
+    case google::protobuf::Value::kListValue:
+      for (int i = 0; i < value.list_value().values_size(); ++i) {
+        CheckConfigValue(value.list_value().values(i), absl::StrCat(field, "[", i, "]"), problems);
+      }
+      break;
+    case google::protobuf::Value::KIND_NOT_SET:
+      problems->push_back({field, "has no value; give one or leave the key out"});
+      break;
+    default:
+      break;
+  }
+}
+
+// It is shown in one line.
+void CheckName(const std::string& name, std::vector<FieldProblem>* problems) {
+  const auto characters = std::count_if(name.begin(), name.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;  // not within a UTF-8 sequence
+  });
+  if (characters > kMostNameCharacters) {
+    problems->push_back({"name", absl::StrCat(characters, " characters are too many; give at most ",
+                                              kMostNameCharacters)});
+  }
+  if (std::any_of(name.begin(), name.end(), [](char c) { return absl::ascii_iscntrl(c); })) {
+    problems->push_back({"name", "has a line break or another control character; remove it"});
+  }
 }
 
 template <typename T>
@@ -125,6 +169,10 @@ std::string StructToJson(const google::protobuf::Struct& value) { return ToJson(
 TrainSpec ToTrainSpec(const v1::JobSpec& spec, const std::string& data_path,
                       std::vector<FieldProblem>* problems) {
   TrainSpec result;
+  CheckName(spec.name(), problems);
+  for (const auto& [key, value] : spec.model().config().fields()) {
+    CheckConfigValue(value, absl::StrCat("model.config.", key), problems);
+  }
   if (spec.model().has_config()) result.model_config_json = StructToJson(spec.model().config());
   if (!spec.tokenizer().empty()) result.tokenizer = spec.tokenizer();
   result.data_path = data_path;

@@ -324,7 +324,11 @@ TEST_F(CliTest, ExplainsACommandLineThatIsWrong) {
   EXPECT_EQ(Run({"sumbit", "x"}), kExitUsage);
   EXPECT_EQ(error_.str(), "error: sumbit is not a command; did you mean submit?\n");
   EXPECT_EQ(Run({"show"}), kExitUsage);
-  EXPECT_THAT(error_.str(), HasSubstr("JOB is required"));
+  EXPECT_EQ(error_.str(), "error: JOB is required; see millrace --help\n");
+  EXPECT_EQ(Run({"watch", "a", "--after", "-1"}), kExitUsage);
+  EXPECT_EQ(
+      error_.str(),
+      "error: --after: Value -1 not in range 0 to 9223372036854775807; see millrace --help\n");
   EXPECT_EQ(Run({"show", "a", "--nope"}), kExitUsage);
   EXPECT_EQ(Run({"jobs", "-o", "xml"}), kExitUsage);
   EXPECT_EQ(Run({"logs", "a", "--tail", "0"}), kExitUsage);

@@ -143,6 +143,14 @@ TEST_F(UploadTest, NamesAFileThatChangesMeanwhile) {
   EXPECT_EQ(daemon_.calls["UploadDatasetFile"], 2);
 }
 
+TEST_F(UploadTest, RefusesAFileWhoseNameIsNotText) {
+  WriteFile(folder_ / "x\xff.txt", "hello");
+  absl::Status status = Upload(folder_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("\"x\\xff.txt\" is not UTF-8 text"));
+  EXPECT_EQ(daemon_.calls["CreateDataset"], 0);
+}
+
 TEST_F(UploadTest, RefusesWhatHasNoFiles) {
   EXPECT_EQ(Upload(folder_ / "nowhere").status().code(), absl::StatusCode::kNotFound);
   WriteFile(folder_ / ".hidden", "x");

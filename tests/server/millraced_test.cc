@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <grpcpp/create_channel.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 
@@ -60,6 +61,21 @@ TEST_F(MillracedTest, TellsWhereItServesAndServesThere) {
   v1::Node node;
   EXPECT_TRUE(stub->GetNode(&context, {}, &node).ok());
   EXPECT_EQ(node.version(), "0.1.0");
+}
+
+TEST_F(MillracedTest, TakesAllDescriptorsItMayHave) {
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = 64;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  DaemonProcess daemon(Command(), ErrorPath("stderr"));
+  limit.rlim_cur = before;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  ASSERT_NE(daemon.ReadLine(), "") << daemon.Stderr();
+  rlimit of_daemon;
+  ASSERT_EQ(prlimit(daemon.pid(), RLIMIT_NOFILE, nullptr, &of_daemon), 0);
+  EXPECT_EQ(of_daemon.rlim_cur, limit.rlim_max);
 }
 
 TEST_F(MillracedTest, IdleItStaysSmall) {

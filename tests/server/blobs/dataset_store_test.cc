@@ -142,6 +142,8 @@ TEST_F(DatasetStoreTest, RefusesDeclarationsThatCannotBeStored) {
   EXPECT_THAT(std::string(refusal({}).message()), HasSubstr("dataset.files: is empty"));
   EXPECT_THAT(std::string(refusal({Declare("../etc/passwd", "x")}).message()),
               HasSubstr("dataset.files[0].path: `../etc/passwd` has a part . or .."));
+  EXPECT_THAT(std::string(refusal({Declare("ü\nb", "x")}).message()),
+              HasSubstr("`ü\\nb` has a control character"));
   EXPECT_THAT(std::string(refusal({Declare("a", "x"), Declare("a", "x")}).message()),
               HasSubstr("declared twice"));
   EXPECT_THAT(std::string(refusal({Declare("a", "x"), Declare("a/b", "x")}).message()),

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <future>
 
 #include "server/base/errors.h"
@@ -54,6 +55,13 @@ TEST(JobStoreTest, KeepsJobsAndEventsAcrossReopening) {
   ASSERT_TRUE(page.ok()) << page.status();
   ASSERT_EQ(page->events.size(), 2);
   EXPECT_EQ(page->events[1].step().step(), 7);
+}
+
+TEST(JobStoreTest, SaysWhichFileIsDamaged) {
+  const std::string path = MakeDataPaths().Database();
+  std::ofstream(path) << std::string(9000, 'x');
+  const absl::Status status = JobStore::Open(path, {}).status();
+  EXPECT_NE(status.message().find("millrace.db is damaged"), absl::string_view::npos) << status;
 }
 
 TEST(JobStoreTest, LosesNothingThatWasCommittedWhenItsProcessIsKilled) {
@@ -168,6 +176,7 @@ TEST(DatabaseTest, FullDiskIsToldApartAndLeavesTheDatabaseUsable) {
   const absl::Status full = (*database)->Run("INSERT INTO t VALUES (?)", Blob{large});
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(full), "DISK_FULL");
+  EXPECT_NE(full.message().find("no space left for /"), absl::string_view::npos) << full;
   EXPECT_TRUE((*database)->Run("INSERT INTO t VALUES (?)", Blob{"small"}).ok());
 }
 

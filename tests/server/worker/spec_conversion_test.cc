@@ -4,6 +4,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
 
 v1::JobSpec Parse(const std::string& text) {
   auto spec = ParseJobFile(text);
@@ -44,6 +46,36 @@ checkpoint: {every_steps: 200, keep_last: 4, keep_best: 3}
 evaluation: {every_steps: 50, max_sequences: 8}
 sample: {every_steps: 500, prompts: [Once, Twice], max_tokens: 32, temperature: 0.5, top_k: 10}
 )";
+
+TEST(SpecConversion, RefusesNumbersThatJsonDoesNotHave) {
+  v1::JobSpec spec = Parse(kFull);
+  auto& config = *spec.mutable_model()->mutable_config()->mutable_fields();
+  config["hidden_size"].set_number_value(std::numeric_limits<double>::quiet_NaN());
+  (*config["deep"].mutable_struct_value()->mutable_fields())["x"].set_number_value(
+      std::numeric_limits<double>::infinity());
+  config["list"].mutable_list_value()->mutable_values(1)->clear_kind();
+  std::vector<FieldProblem> problems;
+  ToTrainSpec(spec, "", &problems);
+  std::vector<std::string> fields;
+  for (const FieldProblem& problem : problems) fields.push_back(problem.field);
+  EXPECT_THAT(fields, UnorderedElementsAre("model.config.hidden_size", "model.config.deep.x",
+                                           "model.config.list[1]"));
+}
+
+TEST(SpecConversion, RefusesANameThatIsNotAShortLine) {
+  v1::JobSpec spec = Parse(kFull);
+  const auto problems_with = [&](const std::string& name) {
+    spec.set_name(name);
+    std::vector<FieldProblem> problems;
+    ToTrainSpec(spec, "", &problems);
+    return problems.size();
+  };
+  std::string umlauts;
+  for (int i = 0; i < 63; ++i) umlauts += "ü";
+  EXPECT_EQ(problems_with(umlauts), 0);
+  EXPECT_EQ(problems_with(umlauts + "u"), 1);
+  EXPECT_EQ(problems_with("two\nlines"), 1);
+}
 
 TEST(SpecConversion, CarriesEveryField) {
   std::vector<FieldProblem> problems;

@@ -58,6 +58,7 @@ TEST(ExitReport, TakesTheLastErrorWithoutItsPrefix) {
   log->error("second: a thing");
   log->info("end");
   EXPECT_EQ(LastError(path, false), "second: a thing");
+  EXPECT_EQ(LastError(path, true), "second: a thing");
   std::ofstream(path, std::ios::app) << "Segmentation fault\n";
   EXPECT_EQ(LastError(path, true), "Segmentation fault");
   EXPECT_EQ(LastError(path + ".none", true), "");
