@@ -121,7 +121,7 @@ The model is in $out/model
 
 Three commands to go on with. The first one starts the daemon again; the last one trains once more, as
 the file says when you have edited it.
-  bazel-bin/server/millraced --data_dir=$data/node &
+  bazel-bin/server/millraced --data_dir=$data/node & sleep 3
   bazel-bin/client/cli/millrace show $run
   bazel-bin/client/cli/millrace submit $out/job.yaml --watch
 EOF
