@@ -69,6 +69,7 @@ absl::Status Daemon::Open() {
   manager_ = std::make_unique<JobManager>(std::move(jobs), store_.get(), supervisor_.get(),
                                           validator_.get(), &job_log_);
   supervisor_->SetSink(manager_.get());
+  MILLRACE_RETURN_IF_ERROR(manager_->RemoveLeftovers());
   AddCollectors();
   return absl::OkStatus();
 }
@@ -87,7 +88,8 @@ absl::Status Daemon::Serve() {
       [this](const std::string& id) { return manager_->GetJob(id).status(); });
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(MakeRpcMetrics(&metrics_));
-  // Both ports before the first worker: a daemon that cannot have them leaves nothing behind.
+  // Both ports and the endpoint file before the first worker: a daemon that cannot have them leaves
+  // nothing behind.
   MILLRACE_ASSIGN_OR_RETURN(grpc_server_,
                             GrpcServer::Start({.listen = config_.listen},
                                               {job_service_.get(), node_service_.get(),
@@ -96,9 +98,10 @@ absl::Status Daemon::Serve() {
   if (!config_.http_listen.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(http_server_, HttpServer::Start(config_.http_listen, &metrics_));
   }
+  MILLRACE_RETURN_IF_ERROR(WriteEndpoint());
   MILLRACE_RETURN_IF_ERROR(manager_->Start());
   supervisor_->AcceptWorkers();
-  return WriteEndpoint();
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::WriteEndpoint() {
@@ -116,6 +119,7 @@ Daemon::~Daemon() {
   http_server_ = nullptr;
   // Before the manager, which they call.
   worker_listener_ = nullptr;
+  if (manager_ != nullptr) manager_->StopScheduling();
   if (supervisor_ != nullptr) supervisor_->Shutdown();
 }
 

@@ -24,6 +24,11 @@ absl::Status AfterCrash(JobTransaction& transaction, StoredJob* stored,
     return transaction.Transition(stored, Job::QUEUED, v1::REASON_SHUTDOWN,
                                   WhereItContinues(*stored));
   }
+  if (!exit.counts_as_crash) {
+    return transaction.Transition(stored, Job::QUEUED, exit.reason,
+                                  absl::StrCat("the worker ended unexpectedly (", exit.description,
+                                               "); ", WhereItContinues(*stored)));
+  }
   const int restarts = stored->job.restarts();
   if (restarts >= max_restarts) {
     return transaction.Transition(
@@ -116,6 +121,11 @@ absl::Status ApplyStartFailure(JobTransaction& transaction, const std::string& j
     case Job::PAUSING:
       return transaction.Transition(stored, Job::PAUSED, v1::REASON_USER, message);
     default:
+      if (absl::IsUnavailable(error)) {
+        return transaction.Transition(
+            stored, Job::QUEUED, v1::REASON_UNSPECIFIED,
+            absl::StrCat("the worker cannot be started for now: ", message));
+      }
       return transaction.Transition(
           stored, Job::FAILED,
           absl::IsResourceExhausted(error) ? v1::REASON_DISK_FULL : v1::REASON_INTERNAL,

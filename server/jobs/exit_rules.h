@@ -10,6 +10,9 @@
 // | the others  | any other or none | QUEUED, reason CRASH, or FAILED after too many in a row;  |
 // |             |                   | QUEUED, reason SHUTDOWN, if the daemon had asked it to end |
 //
+// A worker that was gone when the daemon started (WorkerExit::counts_as_crash) adds nothing to the
+// count of crashes in a row.
+//
 // A job that is queued again this way keeps its place before all that were submitted later, and
 // starts from its last complete checkpoint.
 #ifndef MILLRACE_SERVER_JOBS_EXIT_RULES_H_
@@ -29,8 +32,8 @@ namespace millrace {
 absl::Status ApplyExit(JobTransaction& transaction, const std::string& job_id, int32_t attempt,
                        const WorkerExit& exit, int max_restarts);
 
-// The worker of the newest attempt could not be started: FAILED, reason INTERNAL, or CANCELLED or
-// PAUSED where that was asked for meanwhile.
+// The worker of the newest attempt could not be started: FAILED, reason INTERNAL; QUEUED again when
+// the error is UNAVAILABLE; or CANCELLED or PAUSED where that was asked for meanwhile.
 absl::Status ApplyStartFailure(JobTransaction& transaction, const std::string& job_id,
                                int32_t attempt, const absl::Status& error);
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -15,12 +16,17 @@ namespace fs = std::filesystem;
 
 absl::StatusOr<std::string> MoveJobToTrash(const DataPaths& paths, const std::string& job_id) {
   std::error_code error;
+  if (!fs::exists(fs::symlink_status(paths.Job(job_id), error))) {
+    if (error && error != std::errc::no_such_file_or_directory) {
+      return ErrnoToStatus(error.value(), "read", paths.Job(job_id));
+    }
+    return "";
+  }
   fs::create_directories(paths.Trash(), error);
   if (error) return ErrnoToStatus(error.value(), "create", paths.Trash());
   const std::string trash =
       absl::StrCat(paths.Trash(), "/", job_id, "-", absl::ToUnixNanos(absl::Now()));
   fs::rename(paths.Job(job_id), trash, error);
-  if (error == std::errc::no_such_file_or_directory) return "";
   if (error) return ErrnoToStatus(error.value(), "move to the trash", paths.Job(job_id));
   MILLRACE_RETURN_IF_ERROR(SyncFolder(paths.Jobs()));
   return trash;
@@ -34,6 +40,18 @@ absl::Status RemoveFolder(const std::string& folder) {
   return absl::OkStatus();
 }
 
-absl::Status EmptyTrash(const DataPaths& paths) { return RemoveFolder(paths.Trash()); }
+absl::Status RemoveLeftovers(const DataPaths& paths, const std::set<std::string>& job_ids) {
+  MILLRACE_RETURN_IF_ERROR(RemoveFolder(paths.Trash()));
+  std::error_code error;
+  if (job_ids.empty() || !fs::exists(paths.Jobs(), error)) return absl::OkStatus();
+  std::vector<std::string> left;
+  for (fs::directory_iterator entry(paths.Jobs(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (job_ids.count(entry->path().filename().string()) == 0) left.push_back(entry->path());
+  }
+  if (error) return ErrnoToStatus(error.value(), "read", paths.Jobs());
+  for (const std::string& folder : left) MILLRACE_RETURN_IF_ERROR(RemoveFolder(folder));
+  return absl::OkStatus();
+}
 
 }  // namespace millrace

@@ -2,6 +2,7 @@
 #ifndef MILLRACE_SERVER_JOBS_JOB_FOLDERS_H_
 #define MILLRACE_SERVER_JOBS_JOB_FOLDERS_H_
 
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,8 +18,10 @@ absl::StatusOr<std::string> MoveJobToTrash(const DataPaths& paths, const std::st
 // Removes a folder with all it holds. An empty path is nothing to remove.
 absl::Status RemoveFolder(const std::string& folder);
 
-// Empties the trash. Run at start, for a daemon that died while it deleted.
-absl::Status EmptyTrash(const DataPaths& paths);
+// Removes what a daemon that died while it deleted left behind: all in the trash, and the folders
+// of jobs that are not among `job_ids`. Leaves folders alone when there is no job at all: then the
+// database was lost, and they are the last trace of what was trained. Not while jobs are deleted.
+absl::Status RemoveLeftovers(const DataPaths& paths, const std::set<std::string>& job_ids);
 
 }  // namespace millrace
 

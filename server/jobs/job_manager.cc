@@ -1,5 +1,6 @@
 #include "server/jobs/job_manager.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -31,18 +32,21 @@ JobManager::JobManager(Options options, JobStore* store, WorkerLauncher* launche
 }
 
 JobManager::~JobManager() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
-  if (scheduler_.joinable()) scheduler_.join();
+  StopScheduling();
   // What the writer was still told to do calls back into this object.
   (void)store_->Write([](JobTransaction&) { return absl::OkStatus(); });
   store_->set_listener(nullptr);
 }
 
+absl::Status JobManager::RemoveLeftovers() {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<StoredJob> all,
+                            store_->ListJobs(INT64_MAX, {}, INT32_MAX));
+  std::set<std::string> ids;
+  for (const StoredJob& stored : all) ids.insert(stored.id);
+  return millrace::RemoveLeftovers(options_.paths, ids);
+}
+
 absl::Status JobManager::Start() {
-  MILLRACE_RETURN_IF_ERROR(EmptyTrash(options_.paths));
   std::vector<std::string> ids;
   MILLRACE_RETURN_IF_ERROR(store_->Write([&](JobTransaction& t) -> absl::Status {
     MILLRACE_ASSIGN_OR_RETURN(
@@ -56,12 +60,15 @@ absl::Status JobManager::Start() {
       absl::MutexLock lock(&mutex_);
       live_workers_[id] = attempt;
     }
-    if (launcher_->Adopt(id, attempt)) {
+    MILLRACE_ASSIGN_OR_RETURN(const bool adopted, launcher_->Adopt(id, attempt));
+    if (adopted) {
       // Read again: a request may have come before there was anyone to pass it on to.
       MILLRACE_ASSIGN_OR_RETURN(const StoredJob now, store_->GetJob(id));
-      PassOnRequest(id, now.job.state());
+      PassOnRequest(id, now.job);
     } else {
-      WorkerExited(id, attempt, {"it was gone when the daemon started", v1::REASON_CRASH});
+      WorkerExited(
+          id, attempt,
+          {.description = "it was gone when the daemon started", .counts_as_crash = false});
     }
   }
   if (observer_ != nullptr) {
@@ -187,17 +194,18 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::ListJobs(const v1::ListJobsRequ
 
 absl::Status JobManager::DeleteJob(const std::string& job_id) {
   std::string trash;
-  MILLRACE_RETURN_IF_ERROR(store_->Write([&](JobTransaction& t) -> absl::Status {
+  const auto remove = [&](JobTransaction& t) -> absl::Status {
     MILLRACE_ASSIGN_OR_RETURN(StoredJob * stored, t.Get(job_id));
     if (!HasEnded(stored->job.state())) {
       return IllegalState(job_id, stored->job.state(),
                           "deleted before it has ended; cancel it first");
     }
-    // Here, where no new job of the same id can come between.
-    MILLRACE_ASSIGN_OR_RETURN(trash, MoveJobToTrash(options_.paths, job_id));
     return t.Delete(stored);
-  }));
-  // The job is gone. What cannot be removed now is once the daemon starts again.
+  };
+  // Not before the job is gone for good, nor later: a new job of the same id may be started then.
+  const auto move = [&] { trash = MoveJobToTrash(options_.paths, job_id).value_or(""); };
+  MILLRACE_RETURN_IF_ERROR(store_->Write(remove, move));
+  // What cannot be moved or removed now is once the daemon starts again.
   RemoveFolder(trash).IgnoreError();
   return absl::OkStatus();
 }
@@ -213,7 +221,7 @@ absl::StatusOr<Job> JobManager::CancelJob(const std::string& job_id) {
     return t.Transition(stored, Job::CANCELLED, v1::REASON_USER, "");
   }));
   MILLRACE_ASSIGN_OR_RETURN(Job job, GetJob(job_id));
-  PassOnRequest(job_id, job.state());
+  PassOnRequest(job_id, job);
   return job;
 }
 
@@ -234,7 +242,7 @@ absl::StatusOr<Job> JobManager::PauseJob(const std::string& job_id) {
     }
   }));
   MILLRACE_ASSIGN_OR_RETURN(Job job, GetJob(job_id));
-  PassOnRequest(job_id, job.state());
+  PassOnRequest(job_id, job);
   return job;
 }
 
@@ -314,7 +322,13 @@ void JobManager::ApplyReports(const std::string& job_id, int32_t attempt,
 
 void JobManager::WorkerExited(const std::string& job_id, int32_t attempt, const WorkerExit& exit) {
   store_->WriteSoon(
-      [=, this](JobTransaction& t) {
+      [=, this](JobTransaction& t) -> absl::Status {
+        const absl::Status applied =
+            millrace::ApplyReports(t, job_id, attempt, exit.unsent).status();
+        // Reports that nobody can place must not keep the exit from being stored.
+        if (!applied.ok() && !absl::IsNotFound(applied) && !absl::IsFailedPrecondition(applied)) {
+          return applied;
+        }
         return ApplyExit(t, job_id, attempt, exit, options_.max_restarts);
       },
       [=, this](absl::Status status) { AfterExit(job_id, attempt, exit, std::move(status)); });

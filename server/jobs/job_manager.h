@@ -2,11 +2,13 @@
 //
 //   MILLRACE_ASSIGN_OR_RETURN(auto store, JobStore::Open(paths.Database(), {}));
 //   auto manager = std::make_unique<JobManager>(options, store.get(), &launcher, &validator);
+//   MILLRACE_RETURN_IF_ERROR(manager->RemoveLeftovers());
 //   MILLRACE_RETURN_IF_ERROR(manager->Start());      // adopts or restarts what was running
 //   manager->CreateJob(request);                      // returns once it is stored
 //   …
 //   manager->BeginDrain();
 //   manager->WaitUntilIdle(absl::Seconds(30));
+//   manager->StopScheduling();                        // before the launcher ends
 //
 // Every change is one transaction of the JobStore and lasts before the call returns. Thread-safe.
 #ifndef MILLRACE_SERVER_JOBS_JOB_MANAGER_H_
@@ -48,6 +50,8 @@ class JobManager : public WorkerReportSink {
     int max_restarts = 3;
     // How long a cancelled worker may take before it is killed.
     absl::Duration cancel_grace = absl::Seconds(10);
+    // How long a job waits whose worker could not be started for now.
+    absl::Duration start_retry_delay = absl::Seconds(10);
   };
 
   // `store`, `launcher`, `validator` and `observer` (may be null) outlive the manager. Nothing is
@@ -55,6 +59,10 @@ class JobManager : public WorkerReportSink {
   JobManager(Options options, JobStore* store, WorkerLauncher* launcher, SpecValidator* validator,
              JobObserver* observer = nullptr);
   ~JobManager() override;
+
+  // Removes the folders of deleted jobs that an earlier daemon left. Before anyone calls the
+  // methods below.
+  absl::Status RemoveLeftovers();
 
   // Reconciles: a job whose worker lives is adopted, others that had one are queued again or, if
   // they were being paused or cancelled, brought to that end. Then starts what is queued.
@@ -92,6 +100,9 @@ class JobManager : public WorkerReportSink {
   void BeginDrain();
   bool draining() const;
 
+  // Starts no worker from now on, and waits for a start in progress. The destructor does the same.
+  void StopScheduling();
+
   // Ids of jobs whose worker is alive or about to be.
   std::vector<std::string> LiveWorkers() const;
 
@@ -120,9 +131,11 @@ class JobManager : public WorkerReportSink {
   void WakeScheduler();
   void ScheduleLoop();
   absl::Status StartQueuedJobs();
+  // The first in the queue that need not wait; empty when there is none.
+  absl::StatusOr<std::string> NextToStart();
   absl::Status StartJob(const std::string& job_id);
-  // Tells the worker what the job's state asks of it.
-  void PassOnRequest(const std::string& job_id, v1::Job::State state);
+  // Tells the worker of the job's attempt what the job's state asks of it.
+  void PassOnRequest(const std::string& job_id, const v1::Job& job);
   void StopForShutdown(const std::string& job_id);
   void AfterExit(const std::string& job_id, int32_t attempt, const WorkerExit& exit,
                  absl::Status stored);
@@ -142,6 +155,8 @@ class JobManager : public WorkerReportSink {
   // Jobs whose worker is alive or about to be, with its attempt (0 until that is stored).
   std::map<std::string, int32_t> live_workers_ ABSL_GUARDED_BY(mutex_);
   std::vector<UnstoredExit> unstored_exits_ ABSL_GUARDED_BY(mutex_);
+  // When a job whose worker could not be started is tried again.
+  std::map<std::string, absl::Time> not_before_ ABSL_GUARDED_BY(mutex_);
   absl::Time retry_time_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::thread scheduler_;
 };

@@ -1,10 +1,13 @@
 // The part of JobManager that runs workers: when one starts, stops, and is gone.
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
 #include "server/jobs/exit_rules.h"
+#include "server/jobs/job_folders.h"
 #include "server/jobs/job_manager.h"
 #include "server/jobs/state_machine.h"
 
@@ -62,10 +65,29 @@ absl::Status JobManager::StartQueuedJobs() {
         return absl::OkStatus();
       }
     }
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> next, store_->QueuedIds(1));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string next, NextToStart());
     if (next.empty()) return absl::OkStatus();
-    MILLRACE_RETURN_IF_ERROR(StartJob(next[0]));
+    MILLRACE_RETURN_IF_ERROR(StartJob(next));
   }
+}
+
+absl::StatusOr<std::string> JobManager::NextToStart() {
+  std::map<std::string, absl::Time> not_before;
+  {
+    absl::MutexLock lock(&mutex_);
+    const absl::Time now = absl::Now();
+    for (auto it = not_before_.begin(); it != not_before_.end();) {
+      it = it->second <= now ? not_before_.erase(it) : std::next(it);
+    }
+    for (const auto& [id, time] : not_before_) retry_time_ = std::min(retry_time_, time);
+    not_before = not_before_;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> queued,
+                            store_->QueuedIds(static_cast<int>(not_before.size()) + 1));
+  for (const std::string& id : queued) {
+    if (not_before.count(id) == 0) return id;
+  }
+  return "";
 }
 
 absl::Status JobManager::StartJob(const std::string& job_id) {
@@ -99,14 +121,21 @@ absl::Status JobManager::StartJob(const std::string& job_id) {
     absl::MutexLock lock(&mutex_);
     live_workers_[job_id] = attempt;
   }
-  const absl::Status started = launcher_->Start(job_id, attempt, job.spec());
+  // What a deleted job of the same id left, where its folder could not be moved away, is not this
+  // one's to continue from.
+  absl::Status started = attempt == 1 ? RemoveFolder(options_.paths.Job(job_id)) : absl::OkStatus();
+  if (started.ok()) started = launcher_->Start(job_id, attempt, job.spec());
   if (!started.ok()) {
+    if (absl::IsUnavailable(started)) {
+      absl::MutexLock lock(&mutex_);
+      not_before_[job_id] = absl::Now() + options_.start_retry_delay;
+    }
     const auto fail = [=](JobTransaction& t) {
       return ApplyStartFailure(t, job_id, attempt, started);
     };
     if (absl::Status failed = store_->Write(fail); !failed.ok()) {
       // Ends as a crash once it can be stored.
-      AfterExit(job_id, attempt, {std::string(started.message()), v1::REASON_CRASH},
+      AfterExit(job_id, attempt, {.description = std::string(started.message())},
                 std::move(failed));
     } else {
       AfterExit(job_id, attempt, {}, absl::OkStatus());
@@ -115,19 +144,22 @@ absl::Status JobManager::StartJob(const std::string& job_id) {
   }
   // A request that came while the worker was being started found none to pass it on to.
   if (absl::StatusOr<StoredJob> now = store_->GetJob(job_id); now.ok()) {
-    PassOnRequest(job_id, now->job.state());
+    PassOnRequest(job_id, now->job);
     if (draining() && now->job.attempt() == attempt) StopForShutdown(job_id);
   }
   return absl::OkStatus();
 }
 
-void JobManager::PassOnRequest(const std::string& job_id, Job::State state) {
-  if (state == Job::PAUSING) launcher_->RequestStop(job_id, "PAUSE");
-  if (state == Job::CANCELLING) launcher_->RequestCancel(job_id, options_.cancel_grace);
+void JobManager::PassOnRequest(const std::string& job_id, const Job& job) {
+  if (job.state() == Job::PAUSING) launcher_->RequestStop(job_id, job.attempt(), "PAUSE");
+  if (job.state() == Job::CANCELLING) {
+    launcher_->RequestCancel(job_id, job.attempt(), options_.cancel_grace);
+  }
 }
 
 void JobManager::AfterExit(const std::string& job_id, int32_t attempt, const WorkerExit& exit,
                            absl::Status stored) {
+  if (stored.ok() && exit.on_stored) exit.on_stored();
   absl::MutexLock lock(&mutex_);
   if (stored.ok()) {
     const auto found = live_workers_.find(job_id);
@@ -155,7 +187,7 @@ void JobManager::StopForShutdown(const std::string& job_id) {
   absl::StatusOr<StoredJob> stored = store_->GetJob(job_id);
   if (stored.ok() &&
       (stored->job.state() == Job::PREPARING || stored->job.state() == Job::RUNNING)) {
-    launcher_->RequestStop(job_id, "SHUTDOWN");
+    launcher_->RequestStop(job_id, stored->job.attempt(), "SHUTDOWN");
   }
 }
 
@@ -166,6 +198,14 @@ void JobManager::BeginDrain() {
     draining_ = true;
   }
   for (const std::string& job_id : LiveWorkers()) StopForShutdown(job_id);
+}
+
+void JobManager::StopScheduling() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (scheduler_.joinable()) scheduler_.join();
 }
 
 bool JobManager::WaitUntilIdle(absl::Duration timeout) {

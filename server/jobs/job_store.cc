@@ -35,12 +35,13 @@ JobStore::~JobStore() {
   thread_.join();
 }
 
-absl::Status JobStore::Write(Body body) {
+absl::Status JobStore::Write(Body body, const std::function<void()>& after) {
   absl::Status result;
   absl::Notification committed;
   {
     absl::MutexLock lock(&mutex_);
     waiting_.push_back({std::move(body), [&](absl::Status status) {
+                          if (status.ok() && after) after();
                           result = std::move(status);
                           committed.Notify();
                         }});

@@ -62,8 +62,9 @@ class JobStore {
   // Commits what was handed in.
   ~JobStore();
 
-  // Commits at once; returns when it lasts, or with the error of the body or of the commit.
-  absl::Status Write(Body body);
+  // Commits at once; returns when it lasts, or with the error of the body or of the commit. Once it
+  // lasts, `after` runs on the writer thread, before any change that is not of the same commit.
+  absl::Status Write(Body body, const std::function<void()>& after = nullptr);
   // Returns at once; `done` runs on the writer thread after the commit.
   void WriteSoon(Body body, Done done);
 

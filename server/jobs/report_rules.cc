@@ -76,6 +76,10 @@ absl::Status ApplyOne(JobTransaction& transaction, StoredJob* stored, StoredAtte
       *event.mutable_evaluation() = report.evaluation();
       break;
     case WorkerReport::kCheckpoint:
+      // Progress that lasts, even where an earlier attempt came further and lost it.
+      if (report.checkpoint().step() > progress->last_checkpoint_step()) {
+        stored->job.set_restarts(0);
+      }
       progress->set_last_checkpoint_step(report.checkpoint().step());
       *event.mutable_checkpoint() = report.checkpoint();
       break;

@@ -4,7 +4,8 @@
 // | ---------- | -------------------------------------------------------------------------- |
 // | Prepared   | takes over the resolved spec; PREPARING becomes RUNNING, other states stay |
 // | step       | an event; progress; a step beyond all before clears the count of restarts  |
-// | evaluation, checkpoint, sample, memory | an event; progress                             |
+// | checkpoint | an event; progress; one beyond the last clears the count of restarts       |
+// | evaluation, sample, memory | an event; progress                                         |
 // | Ended      | kept with the attempt; counts once the process is gone (exit_rules.h)      |
 //
 // So a late report never overwrites PAUSING or CANCELLING. Reports of an attempt that is over are

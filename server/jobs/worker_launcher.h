@@ -26,6 +26,13 @@ struct WorkerExit {
   // CRASH, or OUT_OF_MEMORY where the launcher knows better. Only counts when the worker left no
   // Ended report.
   v1::Reason reason = v1::REASON_CRASH;
+  // False for a worker that was gone when the daemon started. Whether it crashed or was killed
+  // along with the daemon or the whole box, nobody knows, so it does not count as the job's crash.
+  bool counts_as_crash = true;
+  // What the worker could not deliver; stored along with the exit.
+  std::vector<v1::WorkerReport> unsent = {};
+  // Called on some thread once exit and reports are stored for good. May be null.
+  std::function<void()> on_stored = nullptr;
 };
 
 class WorkerLauncher {
@@ -35,21 +42,24 @@ class WorkerLauncher {
   // Starts the worker of attempt `attempt` of a job, in DataPaths::Job(job_id), with its output in
   // DataPaths::AttemptLog. `spec` is the job's resolved spec. The process holds the job's lock from
   // before it is started until it ends. After OK, exactly one WorkerExited follows; after an error,
-  // none, and the job fails with the error's message.
+  // none: UNAVAILABLE says that it cannot start now (another process holds the lock), and the job
+  // waits in the queue; any other fails the job with its message.
   virtual absl::Status Start(const std::string& job_id, int32_t attempt,
                              const v1::JobSpec& spec) = 0;
 
   // Called once for each job that an earlier daemon left with a worker, before anything is started.
-  // True: that worker lives (the job's lock is held), will reconnect, and one WorkerExited follows
-  // as after Start. False: no worker lives; no call follows.
-  virtual bool Adopt(const std::string& job_id, int32_t attempt) = 0;
+  // True: one WorkerExited follows as after Start, for that worker lives (the job's lock is held)
+  // and will reconnect, or it left reports. False: no worker lives; no call follows. An error: a
+  // worker may live, and cannot be watched; nothing may be started then.
+  virtual absl::StatusOr<bool> Adopt(const std::string& job_id, int32_t attempt) = 0;
 
-  // Asks the worker to write a checkpoint and end; `trigger` is PAUSE or SHUTDOWN. Remembered until
-  // a worker that is not connected yet connects. No effect without a worker.
-  virtual void RequestStop(const std::string& job_id, const std::string& trigger) = 0;
+  // Asks the worker of that attempt to write a checkpoint and end; `trigger` is PAUSE or SHUTDOWN.
+  // Remembered until a worker that is not connected yet connects. No effect without a worker.
+  virtual void RequestStop(const std::string& job_id, int32_t attempt,
+                           const std::string& trigger) = 0;
 
   // Asks the worker to end without a checkpoint, and kills it after `grace`. As above.
-  virtual void RequestCancel(const std::string& job_id, absl::Duration grace) = 0;
+  virtual void RequestCancel(const std::string& job_id, int32_t attempt, absl::Duration grace) = 0;
 };
 
 class WorkerReportSink {

@@ -2,6 +2,8 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <spdlog/spdlog.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,8 +27,8 @@
 namespace millrace {
 namespace {
 
-// A worker writes its process id into the lock within milliseconds of its start.
-constexpr absl::Duration kLockOwnerTimeout = absl::Seconds(10);
+// Between looks at a lock of which the owner is not known, and after an error of poll(2).
+constexpr absl::Duration kRetryInterval = absl::Milliseconds(100);
 // The stream of a process that has ended ends at once.
 constexpr absl::Duration kDetachTimeout = absl::Seconds(10);
 
@@ -35,9 +38,12 @@ constexpr absl::Duration kDetachTimeout = absl::Seconds(10);
 struct Supervisor::Worker {
   std::string job_id;
   int32_t attempt = 0;
+  std::string job_dir;
   std::string attempt_folder;
   std::string log_path;
-  // None for an attempt that ended while no daemon ran, and left unsent reports.
+  // The attempt ended while no daemon ran, and left unsent reports.
+  bool was_gone = false;
+  // None as long as a process has the lock and it is not known which. The thread's, once that runs.
   std::optional<WorkerProcess> process;
   int64_t memory_kills_at_start = 0;
   // Wakes the thread.
@@ -83,69 +89,99 @@ void Supervisor::Shutdown() {
 absl::Status Supervisor::Start(const std::string& job_id, int32_t attempt,
                                const v1::JobSpec& spec) {
   JoinEnded();
-  auto worker = std::make_shared<Worker>();
-  worker->job_id = job_id;
-  worker->attempt = attempt;
-  worker->attempt_folder = options_.paths.Attempt(job_id, attempt);
-  worker->log_path = options_.paths.AttemptLog(job_id, attempt);
-
+  // All that may be refused comes before the process.
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Worker> worker, MakeWorker(job_id, attempt));
   std::error_code error;
   std::filesystem::create_directories(worker->attempt_folder, error);
   if (error) return ErrnoToStatus(error.value(), "create", worker->attempt_folder);
   const std::string job_file = absl::StrCat(worker->attempt_folder, "/job.yaml");
   MILLRACE_RETURN_IF_ERROR(WriteFileAtomically(job_file, FormatJobFile(spec)));
 
-  const std::string job_dir = options_.paths.Job(job_id);
-  MILLRACE_ASSIGN_OR_RETURN(JobLock job_lock, JobLock::Take(job_dir));
-  worker->memory_kills_at_start = OutOfMemoryKills();
+  MILLRACE_ASSIGN_OR_RETURN(JobLock job_lock, JobLock::Take(worker->job_dir));
   MILLRACE_ASSIGN_OR_RETURN(
       WorkerProcess process,
-      WorkerProcess::Start({options_.worker_program, "--job_dir", job_dir, "--data_dir",
+      WorkerProcess::Start({options_.worker_program, "--job_dir", worker->job_dir, "--data_dir",
                             options_.paths.root(), "--socket", options_.socket, "--attempt",
                             absl::StrCat(attempt), "--lock_fd", absl::StrCat(kLockFd)},
                            worker->log_path, job_lock.fd()));
   // The worker writes it too; whoever is first.
   job_lock.WriteOwner(process.pid()).IgnoreError();
   worker->process = std::move(process);
-  return Watch(worker);
+  const absl::Status watched = Watch(worker);
+  if (!watched.ok()) {
+    worker->process->Signal(SIGKILL);
+    worker->process->Reap();
+  }
+  return watched;
 }
 
-bool Supervisor::Adopt(const std::string& job_id, int32_t attempt) {
+absl::StatusOr<bool> Supervisor::Adopt(const std::string& job_id, int32_t attempt) {
+  auto owner = FindJobLockOwner(options_.paths.Job(job_id), absl::ZeroDuration());
+  const bool was_gone = owner.ok() && !owner->has_value();
+  if (was_gone) {
+    // It ended while no daemon ran. If it left word, that is passed on as if it ended just now.
+    auto unsent = ReadUnsentReports(options_.paths.Attempt(job_id, attempt));
+    if (!unsent.ok() || unsent->empty()) return false;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Worker> worker, MakeWorker(job_id, attempt));
+  worker->was_gone = was_gone;
+  if (owner.ok() && owner->has_value()) {
+    worker->process = WorkerProcess::Adopt((*owner)->pid, std::move((*owner)->pidfd));
+  }
+  MILLRACE_RETURN_IF_ERROR(Watch(worker));
+  return true;
+}
+
+absl::StatusOr<std::shared_ptr<Supervisor::Worker>> Supervisor::MakeWorker(
+    const std::string& job_id, int32_t attempt) {
   auto worker = std::make_shared<Worker>();
   worker->job_id = job_id;
   worker->attempt = attempt;
+  worker->job_dir = options_.paths.Job(job_id);
   worker->attempt_folder = options_.paths.Attempt(job_id, attempt);
   worker->log_path = options_.paths.AttemptLog(job_id, attempt);
   worker->memory_kills_at_start = OutOfMemoryKills();
-  auto owner = FindJobLockOwner(options_.paths.Job(job_id), kLockOwnerTimeout);
-  if (owner.ok() && owner->has_value()) {
-    worker->process = WorkerProcess::Adopt((*owner)->pid, std::move((*owner)->pidfd));
-  } else {
-    // It ended while no daemon ran. If it left word, that is passed on as if it ended just now.
-    auto unsent = ReadUnsentReports(worker->attempt_folder);
-    if (!unsent.ok() || unsent->empty()) return false;
-  }
-  return Watch(worker).ok();
+  worker->wake_fd = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!worker->wake_fd.valid()) return ErrnoToStatus(errno, "make", "an eventfd");
+  return worker;
 }
 
 absl::Status Supervisor::Watch(const std::shared_ptr<Worker>& worker) {
-  worker->wake_fd = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!worker->wake_fd.valid()) return ErrnoToStatus(errno, "make", "an eventfd");
   absl::MutexLock lock(&mutex_);
+  if (ending_) return absl::UnavailableError("this daemon is ending");
+  try {
+    worker->thread = std::thread([this, worker] {
+      WatchLoop(*worker);
+      bool report = false;
+      {
+        absl::MutexLock lock(&mutex_);
+        report = !ending_;
+      }
+      if (report) ReportExit(*worker);
+    });
+  } catch (const std::system_error& error) {
+    return absl::UnavailableError(absl::StrCat("cannot start a thread: ", error.what()));
+  }
   workers_[worker->job_id] = worker;
-  worker->thread = std::thread([this, worker] {
-    WatchLoop(*worker);
-    bool report = false;
-    {
-      absl::MutexLock lock(&mutex_);
-      report = !ending_;
-    }
-    if (report) ReportExit(*worker);
-  });
   return absl::OkStatus();
 }
 
+void Supervisor::FindProcess(Worker& worker) {
+  while (!worker.process.has_value()) {
+    auto owner = FindJobLockOwner(worker.job_dir, absl::ZeroDuration());
+    if (owner.ok()) {
+      if (owner->has_value()) {
+        worker.process = WorkerProcess::Adopt((*owner)->pid, std::move((*owner)->pidfd));
+      }
+      return;
+    }
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&ending_), kRetryInterval)) return;
+  }
+}
+
 void Supervisor::WatchLoop(Worker& worker) {
+  if (!worker.was_gone) FindProcess(worker);
   if (!worker.process.has_value()) return;
   pollfd files[2] = {{worker.process->pidfd(), POLLIN, 0}, {worker.wake_fd.get(), POLLIN, 0}};
   while (true) {
@@ -157,7 +193,14 @@ void Supervisor::WatchLoop(Worker& worker) {
       wait = std::max(worker.deadline - absl::Now(), absl::ZeroDuration());
     }
     const int64_t wait_ms = absl::ToInt64Milliseconds(std::min(wait, absl::Hours(1))) + 1;
-    if (poll(files, 2, static_cast<int>(wait_ms)) < 0 && errno != EINTR) return;
+    if (poll(files, 2, static_cast<int>(wait_ms)) < 0) {
+      if (errno == EINTR) continue;
+      spdlog::error("cannot watch the worker of jobs/{}: {}; trying again", worker.job_id,
+                    strerror(errno));
+      absl::MutexLock lock(&mutex_);
+      mutex_.AwaitWithTimeout(absl::Condition(&ending_), kRetryInterval);
+      continue;
+    }
     if (files[0].revents != 0) return;
     uint64_t count;
     if (read(worker.wake_fd.get(), &count, sizeof(count)) < 0) continue;
@@ -185,31 +228,37 @@ void Supervisor::Command(Worker& worker, const v1::WorkerCommand& command) {
   worker.Wake();
 }
 
-void Supervisor::RequestStop(const std::string& job_id, const std::string& trigger) {
-  absl::MutexLock lock(&mutex_);
+Supervisor::Worker* Supervisor::Find(const std::string& job_id, int32_t attempt) {
   const auto found = workers_.find(job_id);
-  if (found == workers_.end() || !found->second->process.has_value()) return;
-  Worker& worker = *found->second;
-  // A cancellation stands, and the first stop counts.
-  if (worker.command.has_value()) return;
-  worker.grace = options_.stop_grace;
-  worker.deadline = absl::Now() + worker.grace;
-  v1::WorkerCommand command;
-  command.mutable_stop()->set_trigger(trigger);
-  Command(worker, command);
+  if (found == workers_.end() || found->second->attempt != attempt || found->second->was_gone) {
+    return nullptr;
+  }
+  return found->second.get();
 }
 
-void Supervisor::RequestCancel(const std::string& job_id, absl::Duration grace) {
+void Supervisor::RequestStop(const std::string& job_id, int32_t attempt,
+                             const std::string& trigger) {
   absl::MutexLock lock(&mutex_);
-  const auto found = workers_.find(job_id);
-  if (found == workers_.end() || !found->second->process.has_value()) return;
-  Worker& worker = *found->second;
-  if (worker.command.has_value() && worker.command->has_cancel()) return;
-  worker.grace = grace;
-  worker.deadline = absl::Now() + grace;
+  Worker* const worker = Find(job_id, attempt);
+  // A cancellation stands, and the first stop counts.
+  if (worker == nullptr || worker->command.has_value()) return;
+  worker->grace = options_.stop_grace;
+  worker->deadline = absl::Now() + worker->grace;
+  v1::WorkerCommand command;
+  command.mutable_stop()->set_trigger(trigger);
+  Command(*worker, command);
+}
+
+void Supervisor::RequestCancel(const std::string& job_id, int32_t attempt, absl::Duration grace) {
+  absl::MutexLock lock(&mutex_);
+  Worker* const worker = Find(job_id, attempt);
+  if (worker == nullptr) return;
+  if (worker->command.has_value() && worker->command->has_cancel()) return;
+  worker->grace = grace;
+  worker->deadline = absl::Now() + grace;
   v1::WorkerCommand command;
   command.mutable_cancel();
-  Command(worker, command);
+  Command(*worker, command);
 }
 
 void Supervisor::AcceptWorkers() {
@@ -245,9 +294,10 @@ void Supervisor::Detach(const std::string& job_id, int64_t connection) {
 }
 
 void Supervisor::ReportExit(Worker& worker) {
+  std::optional<WorkerProcess::ExitStatus> status;
+  if (worker.process.has_value()) status = worker.process->Reap();
   WorkerExit exit;
-  if (worker.process.has_value()) {
-    const auto status = worker.process->Reap();
+  {
     absl::MutexLock lock(&mutex_);
     exit = DescribeExit(status, worker.log_path, OutOfMemoryKills() - worker.memory_kills_at_start,
                         worker.killed_because);
@@ -258,12 +308,12 @@ void Supervisor::ReportExit(Worker& worker) {
   }
   auto unsent = ReadUnsentReports(worker.attempt_folder);
   if (unsent.ok() && !unsent->empty()) {
-    const std::string folder = worker.attempt_folder;
-    sink_->ApplyReports(worker.job_id, worker.attempt, *std::move(unsent),
-                        [folder](const absl::StatusOr<int64_t>& stored) {
-                          if (stored.ok()) RemoveUnsentReports(folder).IgnoreError();
-                        });
+    exit.unsent = *std::move(unsent);
+    exit.on_stored = [folder = worker.attempt_folder] {
+      RemoveUnsentReports(folder).IgnoreError();
+    };
   }
+  exit.counts_as_crash = !worker.was_gone;
   {
     absl::MutexLock lock(&mutex_);
     const auto found = workers_.find(worker.job_id);

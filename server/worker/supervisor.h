@@ -10,6 +10,7 @@
 //   WorkerListener listener = …    // server/rpc/worker_service.h
 //
 //   …
+//   manager.StopScheduling();
 //   supervisor.Shutdown();         // before the manager goes
 //
 // Its end leaves workers alone: they go on, and the next daemon adopts them.
@@ -58,14 +59,15 @@ class Supervisor : public WorkerLauncher {
   // Before any other call.
   void SetSink(WorkerReportSink* sink) { sink_ = sink; }
 
-  // Waits for calls of the sink in progress; none follows. The destructor does the same.
+  // Waits for calls of the sink in progress; none follows, and no worker is started. The destructor
+  // does the same.
   void Shutdown();
 
   // WorkerLauncher.
   absl::Status Start(const std::string& job_id, int32_t attempt, const v1::JobSpec& spec) override;
-  bool Adopt(const std::string& job_id, int32_t attempt) override;
-  void RequestStop(const std::string& job_id, const std::string& trigger) override;
-  void RequestCancel(const std::string& job_id, absl::Duration grace) override;
+  absl::StatusOr<bool> Adopt(const std::string& job_id, int32_t attempt) override;
+  void RequestStop(const std::string& job_id, int32_t attempt, const std::string& trigger) override;
+  void RequestCancel(const std::string& job_id, int32_t attempt, absl::Duration grace) override;
 
   // Every job that an earlier daemon left with a worker was offered to Adopt().
   void AcceptWorkers();
@@ -82,7 +84,13 @@ class Supervisor : public WorkerLauncher {
  private:
   struct Worker;
 
+  absl::StatusOr<std::shared_ptr<Worker>> MakeWorker(const std::string& job_id, int32_t attempt);
+  // Starts the worker's thread. UNAVAILABLE when there can be none; the worker is unknown then.
   absl::Status Watch(const std::shared_ptr<Worker>& worker);
+  // The living worker of an attempt; null when there is none.
+  Worker* Find(const std::string& job_id, int32_t attempt) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Until it is known which process has the job's lock, or that none has, or the supervisor ends.
+  void FindProcess(Worker& worker);
   // Body of a worker's thread: until the process has ended.
   void WatchLoop(Worker& worker);
   // Sends the signal whose time has come.

@@ -43,14 +43,16 @@ struct Flags {
 // Takes SIGTERM and SIGINT, which all other threads must have blocked: the first asks the run to
 // stop, a second of them to cancel.
 void HandleSignals(const sigset_t& signals, StopControl& stop, spdlog::logger& log) {
-  while (true) {
+  // Signals alone: a daemon may have asked for a checkpoint just before the first one.
+  for (bool is_first = true;; is_first = false) {
     int signal = 0;
-    if (sigwait(&signals, &signal) != 0) continue;
-    if (!stop.stop_trigger().has_value()) {
+    while (sigwait(&signals, &signal) != 0) {
+    }
+    if (is_first) {
       log.info("got signal {}; writing a checkpoint", signal);
       stop.RequestStop("SHUTDOWN");
     } else {
-      log.info("got signal {} after the run was asked to stop; ending at once", signal);
+      log.info("got signal {} once more; ending at once", signal);
       stop.RequestCancel();
     }
   }

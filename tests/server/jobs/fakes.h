@@ -53,15 +53,17 @@ class FakeLauncher : public WorkerLauncher {
     starts_.push_back({job_id, attempt});
     return start_error_;
   }
-  bool Adopt(const std::string& job_id, int32_t attempt) override {
+  absl::StatusOr<bool> Adopt(const std::string& job_id, int32_t attempt) override {
     absl::MutexLock lock(&mutex_);
+    if (!adopt_error_.ok()) return adopt_error_;
     return alive_.count(job_id) > 0;
   }
-  void RequestStop(const std::string& job_id, const std::string& trigger) override {
+  void RequestStop(const std::string& job_id, int32_t attempt,
+                   const std::string& trigger) override {
     absl::MutexLock lock(&mutex_);
     stops_.push_back({job_id, trigger});
   }
-  void RequestCancel(const std::string& job_id, absl::Duration grace) override {
+  void RequestCancel(const std::string& job_id, int32_t attempt, absl::Duration grace) override {
     absl::MutexLock lock(&mutex_);
     cancels_.push_back(job_id);
   }
@@ -74,6 +76,10 @@ class FakeLauncher : public WorkerLauncher {
   void set_start_error(absl::Status error) {
     absl::MutexLock lock(&mutex_);
     start_error_ = std::move(error);
+  }
+  void set_adopt_error(absl::Status error) {
+    absl::MutexLock lock(&mutex_);
+    adopt_error_ = std::move(error);
   }
   bool WaitForStart(const std::string& job_id, int32_t attempt) {
     return WaitFor([&] { return Contains(starts_, std::pair(job_id, attempt)); });
@@ -102,6 +108,7 @@ class FakeLauncher : public WorkerLauncher {
 
   absl::Mutex mutex_;
   absl::Status start_error_ ABSL_GUARDED_BY(mutex_);
+  absl::Status adopt_error_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> alive_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::pair<std::string, int32_t>> starts_;
   std::vector<std::pair<std::string, std::string>> stops_;
@@ -169,6 +176,7 @@ class JobManagerTest : public testing::Test {
     launcher_ = std::make_unique<FakeLauncher>();
     for (const std::string& id : alive_at_start_) launcher_->set_alive(id);
     manager_ = std::make_unique<JobManager>(options_, store_.get(), launcher_.get(), &validator_);
+    ASSERT_TRUE(manager_->RemoveLeftovers().ok());
     const absl::Status started = manager_->Start();
     ASSERT_TRUE(started.ok()) << started;
   }

@@ -266,6 +266,45 @@ TEST_F(JobManagerTest, WorkerThatCannotBeStartedFailsTheJobWithTheCause) {
   EXPECT_TRUE(launcher_->WaitForStart("b", 1));
 }
 
+TEST_F(JobManagerTest, JobWhoseWorkerCannotBeStartedForNowWaitsAndLetsOthersGoFirst) {
+  options_.start_retry_delay = absl::InfiniteDuration();
+  StopManager();
+  StartManager();
+  launcher_->set_start_error(absl::UnavailableError("jobs/a is in use by process 7"));
+  CreateJob("a");
+  ASSERT_TRUE(launcher_->WaitForStart("a", 1));
+  ASSERT_TRUE(WaitForState("a", Job::QUEUED));
+  launcher_->set_start_error(absl::OkStatus());
+  CreateJob("b");
+  EXPECT_TRUE(launcher_->WaitForStart("b", 1));
+}
+
+TEST_F(JobManagerTest, JobWhoseWorkerCannotBeStartedForNowIsTriedAgain) {
+  options_.start_retry_delay = absl::Milliseconds(10);
+  StopManager();
+  StartManager();
+  launcher_->set_start_error(absl::UnavailableError("jobs/a is in use by process 7"));
+  CreateJob("a");
+  ASSERT_TRUE(launcher_->WaitForStart("a", 2));
+  launcher_->set_start_error(absl::OkStatus());
+  EXPECT_TRUE(WaitForState("a", Job::PREPARING));
+  EXPECT_EQ(Get("a").restarts(), 0);
+}
+
+TEST_F(JobManagerTest, NewJobInheritsNothingThatLiesInItsFolder) {
+  std::filesystem::create_directories(options_.paths.Checkpoints("a") + "/5");
+  CreateJob("a");
+  ASSERT_TRUE(launcher_->WaitForStart("a", 1));
+  EXPECT_FALSE(std::filesystem::exists(options_.paths.Checkpoints("a")));
+}
+
+TEST_F(JobManagerTest, StartsNothingOnceSchedulingIsStopped) {
+  manager_->StopScheduling();
+  CreateJob("a");
+  EXPECT_EQ(StateOf("a"), Job::QUEUED);
+  EXPECT_TRUE(launcher_->starts().empty());
+}
+
 class SmallQueueTest : public JobManagerTest {
  protected:
   void SetUp() override {

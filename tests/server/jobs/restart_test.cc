@@ -35,8 +35,19 @@ TEST_F(RestartTest, RestartsAJobWhoseWorkerIsGone) {
   StopManager();
   StartManager();
   ASSERT_TRUE(launcher_->WaitForStart("a", 2));
-  EXPECT_EQ(Get("a").restarts(), 1);
   EXPECT_EQ(StateOf("b"), Job::QUEUED);
+}
+
+TEST_F(RestartTest, StartsNothingWhenAWorkerMayLiveThatCannotBeWatched) {
+  CreateRunningJob("a");
+  StopManager();
+  store_ = *JobStore::Open(options_.paths.Database(), {});
+  launcher_ = std::make_unique<FakeLauncher>();
+  launcher_->set_adopt_error(absl::InternalError("too many open files"));
+  manager_ = std::make_unique<JobManager>(options_, store_.get(), launcher_.get(), &validator_);
+  EXPECT_EQ(manager_->Start().message(), "too many open files");
+  EXPECT_EQ(StateOf("a"), Job::RUNNING);
+  EXPECT_TRUE(launcher_->starts().empty());
 }
 
 TEST_F(RestartTest, RestartsAJobThatWasBeingPrepared) {
@@ -85,16 +96,48 @@ TEST_F(RestartTest, EndThatWasStoredBeforeTheDaemonDiedStillCounts) {
   EXPECT_TRUE(WaitForState("a", Job::SUCCEEDED));
 }
 
-TEST_F(RestartTest, CrashesAcrossDaemonsAreBoundedToo) {
+TEST_F(RestartTest, KillsOfDaemonAndWorkerAreNoCrashesOfTheJob) {
   CreateRunningJob("a");
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 6; ++i) {
     StopManager();
     StartManager();
     ASSERT_TRUE(launcher_->WaitForStart("a", i + 2));
   }
+  EXPECT_EQ(Get("a").restarts(), 0);
+}
+
+TEST_F(RestartTest, CrashesAcrossDaemonsAreBounded) {
+  CreateRunningJob("a");
+  int32_t attempt = 1;
+  for (int crashes = 1; crashes <= 3; ++crashes) {
+    Exit("a", attempt);
+    ASSERT_TRUE(launcher_->WaitForStart("a", ++attempt));
+    StopManager();
+    StartManager();
+    ASSERT_TRUE(launcher_->WaitForStart("a", ++attempt));
+    EXPECT_EQ(Get("a").restarts(), crashes);
+  }
+  Exit("a", attempt);
+  EXPECT_EQ(StateOf("a"), Job::FAILED);
+}
+
+TEST_F(RestartTest, RemovesFoldersThatNoJobHas) {
+  CreateRunningJob("a");
+  std::filesystem::create_directories(options_.paths.Checkpoints("a"));
+  std::filesystem::create_directories(options_.paths.Checkpoints("deleted"));
+  std::filesystem::create_directories(options_.paths.Trash() + "/deleted-1");
   StopManager();
   StartManager();
-  EXPECT_TRUE(WaitForState("a", Job::FAILED));
+  EXPECT_TRUE(std::filesystem::exists(options_.paths.Checkpoints("a")));
+  EXPECT_FALSE(std::filesystem::exists(options_.paths.Job("deleted")));
+  EXPECT_FALSE(std::filesystem::exists(options_.paths.Trash()));
+}
+
+TEST_F(RestartTest, KeepsFoldersWhenTheDatabaseWasLost) {
+  std::filesystem::create_directories(options_.paths.Checkpoints("a"));
+  StopManager();
+  StartManager();
+  EXPECT_TRUE(std::filesystem::exists(options_.paths.Checkpoints("a")));
 }
 
 TEST_F(RestartTest, DrainStopsWorkersWithACheckpointAndTheNextStartResumesThem) {

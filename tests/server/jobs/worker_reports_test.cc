@@ -130,6 +130,44 @@ TEST_F(WorkerReportsTest, ProgressClearsTheCountOfCrashes) {
   EXPECT_TRUE(launcher_->WaitForStart("a", 11));
 }
 
+TEST_F(WorkerReportsTest, ACheckpointBeyondTheLastClearsTheCountOfCrashes) {
+  CreateRunningJob("a");
+  ASSERT_TRUE(Report("a", 1, {StepReport(3, 50)}).ok());
+  // Each goes on from the checkpoint before and ends below step 50, which the first had reached.
+  for (int32_t attempt = 1; attempt <= 10; ++attempt) {
+    ASSERT_TRUE(launcher_->WaitForStart("a", attempt));
+    if (attempt > 1) {
+      v1::WorkerReport checkpoint;
+      checkpoint.set_sequence(3);
+      checkpoint.mutable_checkpoint()->set_step(attempt);
+      ASSERT_TRUE(
+          Report("a", attempt, {PreparedReport(1), StepReport(2, attempt), checkpoint}).ok());
+    }
+    Exit("a", attempt);
+  }
+  EXPECT_TRUE(launcher_->WaitForStart("a", 11));
+}
+
+TEST_F(WorkerReportsTest, ReportsLeftOnDiskAreStoredWithTheExit) {
+  CreateRunningJob("a");
+  WorkerExit exit{.description = "exit code 0"};
+  exit.unsent = {StepReport(2, 1), StepReport(3, 100), EndedReport(4, Ended::SUCCEEDED)};
+  std::promise<void> stored;
+  exit.on_stored = [&] { stored.set_value(); };
+  manager_->WorkerExited("a", 1, exit);
+  stored.get_future().wait();
+  EXPECT_EQ(StateOf("a"), Job::SUCCEEDED);
+  EXPECT_EQ(Get("a").progress().last_step().step(), 100);
+}
+
+TEST_F(WorkerReportsTest, ReportsLeftOnDiskThatLeaveOneOutDoNotHoldUpTheExit) {
+  CreateRunningJob("a");
+  WorkerExit exit{.description = "exit code 0"};
+  exit.unsent = {EndedReport(9, Ended::SUCCEEDED)};
+  manager_->WorkerExited("a", 1, exit);
+  EXPECT_TRUE(launcher_->WaitForStart("a", 2));
+}
+
 TEST_F(WorkerReportsTest, OutOfMemoryIsKeptAsTheReason) {
   CreateRunningJob("a");
   Exit("a", 1, v1::REASON_OUT_OF_MEMORY);

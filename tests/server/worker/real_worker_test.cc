@@ -34,7 +34,7 @@ class RealWorkerTest : public ::testing::Test {
     StartDaemon();
   }
   ~RealWorkerTest() override {
-    if (supervisor_ != nullptr) supervisor_->RequestCancel("one", absl::ZeroDuration());
+    if (supervisor_ != nullptr) supervisor_->RequestCancel("one", 1, absl::ZeroDuration());
     StopDaemon();
   }
 
@@ -125,7 +125,7 @@ TEST_F(RealWorkerTest, ReportsARunFromBeginningToEnd) {
 TEST_F(RealWorkerTest, StopsWithACheckpointAndGoesOnFromIt) {
   Start(1, 100'000);
   sink_->WaitForReports(20);
-  supervisor_->RequestStop("one", "PAUSE");
+  supervisor_->RequestStop("one", 1, "PAUSE");
   auto reports = Finish();
   ASSERT_TRUE(reports.back().has_ended());
   EXPECT_EQ(reports.back().ended().outcome(), Ended::STOPPED);
@@ -138,10 +138,21 @@ TEST_F(RealWorkerTest, StopsWithACheckpointAndGoesOnFromIt) {
   reports = sink_->WaitForReports(1);
   ASSERT_TRUE(reports.front().has_prepared());
   EXPECT_EQ(reports.front().prepared().start_step(), step);
-  supervisor_->RequestCancel("one", absl::Seconds(30));
+  supervisor_->RequestCancel("one", 2, absl::Seconds(30));
   reports = Finish();
   EXPECT_EQ(reports.back().ended().outcome(), Ended::CANCELLED);
   EXPECT_THAT(exit_.description, HasSubstr("exit code 8"));
+}
+
+TEST_F(RealWorkerTest, ASignalAfterTheDaemonsStopStillLeavesTheCheckpoint) {
+  Start(1, 100'000);
+  sink_->WaitForReports(20);
+  const int pid = Pid();
+  ASSERT_GT(pid, 0);
+  supervisor_->RequestStop("one", 1, "SHUTDOWN");
+  kill(pid, SIGTERM);
+  const auto reports = Finish();
+  EXPECT_EQ(reports.back().ended().outcome(), Ended::STOPPED);
 }
 
 TEST_F(RealWorkerTest, EndsAsIfItHadNeverBeenKilled) {
@@ -175,7 +186,7 @@ TEST_F(RealWorkerTest, GoesOnWhileTheDaemonIsAwayAndMissesNothing) {
   const int pid = Pid();
   EXPECT_GT(pid, 0);
   StartDaemon();
-  ASSERT_TRUE(supervisor_->Adopt("one", 1));
+  ASSERT_TRUE(*supervisor_->Adopt("one", 1));
   supervisor_->AcceptWorkers();
   const auto reports = Finish();
   EXPECT_EQ(StepsIn(reports), Range(1, 400));

@@ -43,7 +43,9 @@ class RecordingSink : public WorkerReportSink {
     done(answer);
   }
 
-  void WorkerExited(const std::string&, int32_t, const WorkerExit& exit) override {
+  void WorkerExited(const std::string& job_id, int32_t attempt, const WorkerExit& exit) override {
+    ApplyReports(job_id, attempt, exit.unsent, [](const absl::StatusOr<int64_t>&) {});
+    if (exit.on_stored) exit.on_stored();
     absl::MutexLock lock(&mutex_);
     exits_.push_back(exit);
   }

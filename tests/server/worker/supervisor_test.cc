@@ -92,7 +92,7 @@ TEST_F(SupervisorTest, RefusesASecondWorkerForAJob) {
   ASSERT_TRUE(Start(*supervisor, "patient").ok());
   v1::JobSpec spec;
   EXPECT_EQ(supervisor->Start("one", 2, spec).code(), absl::StatusCode::kUnavailable);
-  supervisor->RequestCancel("one", absl::ZeroDuration());
+  supervisor->RequestCancel("one", 1, absl::ZeroDuration());
   sink_.WaitForExit();
 }
 
@@ -107,7 +107,7 @@ TEST_F(SupervisorTest, NamesAProgramThatIsNotThere) {
 TEST_F(SupervisorTest, KillsACancelledWorkerThatDoesNotEnd) {
   auto supervisor = MakeSupervisor();
   ASSERT_TRUE(Start(*supervisor, "stubborn").ok());
-  supervisor->RequestCancel("one", absl::Milliseconds(50));
+  supervisor->RequestCancel("one", 1, absl::Milliseconds(50));
   const WorkerExit exit = sink_.WaitForExit();
   EXPECT_THAT(exit.description, HasSubstr("killed because it had not ended 50ms after"));
 }
@@ -115,14 +115,14 @@ TEST_F(SupervisorTest, KillsACancelledWorkerThatDoesNotEnd) {
 TEST_F(SupervisorTest, TerminatesAWorkerThatDoesNotStop) {
   auto supervisor = MakeSupervisor();
   ASSERT_TRUE(Start(*supervisor, "patient").ok());
-  supervisor->RequestStop("one", "PAUSE");
+  supervisor->RequestStop("one", 1, "PAUSE");
   EXPECT_THAT(sink_.WaitForExit().description, HasSubstr("signal 15"));
 }
 
 TEST_F(SupervisorTest, KillsAWorkerThatIgnoresTermination) {
   auto supervisor = MakeSupervisor();
   ASSERT_TRUE(Start(*supervisor, "stubborn").ok());
-  supervisor->RequestStop("one", "PAUSE");
+  supervisor->RequestStop("one", 1, "PAUSE");
   EXPECT_THAT(sink_.WaitForExit().description, HasSubstr("killed because"));
 }
 
@@ -133,7 +133,7 @@ TEST_F(SupervisorTest, LeavesWorkersToTheNextDaemon) {
   EXPECT_TRUE(sink_.exits().empty());
 
   auto second = MakeSupervisor();
-  ASSERT_TRUE(second->Adopt("one", 1));
+  ASSERT_TRUE(*second->Adopt("one", 1));
   const int pid = WaitForOwner();
   ASSERT_GT(pid, 0);
   EXPECT_EQ(kill(pid, 0), 0) << "it lives";
@@ -142,11 +142,48 @@ TEST_F(SupervisorTest, LeavesWorkersToTheNextDaemon) {
   EXPECT_EQ(sink_.exits().size(), 1);
 }
 
+TEST_F(SupervisorTest, TakesALockOfAnUnknownProcessForALivingWorker) {
+  auto lock = JobLock::Take(JobFolder());
+  ASSERT_TRUE(lock.ok());
+  auto supervisor = MakeSupervisor();
+  ASSERT_TRUE(*supervisor->Adopt("one", 1));
+  v1::WorkerCommand got;
+  ASSERT_TRUE(
+      supervisor->Attach("one", 1, [&](const v1::WorkerCommand& command) { got = command; }).ok());
+  supervisor->RequestStop("one", 1, "PAUSE");
+  EXPECT_TRUE(got.has_stop());
+  supervisor->Detach("one", 1);
+  EXPECT_TRUE(sink_.exits().empty());
+  lock = absl::CancelledError("given up");
+  EXPECT_THAT(sink_.WaitForExit().description, HasSubstr("the worker is gone"));
+}
+
+TEST_F(SupervisorTest, StartsNothingOnceItEnds) {
+  auto supervisor = MakeSupervisor();
+  supervisor->Shutdown();
+  EXPECT_EQ(Start(*supervisor, "patient").code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(JobLock::Take(JobFolder()).ok()) << "no process is left";
+}
+
+TEST_F(SupervisorTest, PassesNoCommandToAnotherAttempt) {
+  auto supervisor = MakeSupervisor();
+  ASSERT_TRUE(Start(*supervisor, "patient").ok());
+  supervisor->RequestCancel("one", 2, absl::ZeroDuration());
+  supervisor->RequestStop("one", 2, "PAUSE");
+  v1::WorkerCommand got;
+  ASSERT_TRUE(
+      supervisor->Attach("one", 1, [&](const v1::WorkerCommand& command) { got = command; }).ok());
+  EXPECT_EQ(got.command_case(), v1::WorkerCommand::COMMAND_NOT_SET);
+  supervisor->Detach("one", 1);
+  supervisor->RequestCancel("one", 1, absl::ZeroDuration());
+  sink_.WaitForExit();
+}
+
 TEST_F(SupervisorTest, DoesNotAdoptAWorkerThatIsGone) {
   ExitOf("killed");
   auto second = MakeSupervisor();
-  EXPECT_FALSE(second->Adopt("one", 1));
-  EXPECT_FALSE(second->Adopt("never-started", 1));
+  EXPECT_FALSE(*second->Adopt("one", 1));
+  EXPECT_FALSE(*second->Adopt("never-started", 1));
 }
 
 TEST_F(SupervisorTest, PassesOnWhatAWorkerLeftOnDisk) {
@@ -164,7 +201,7 @@ TEST_F(SupervisorTest, PassesOnWhatAWorkerLeftWhileNoDaemonRan) {
   report.mutable_ended()->set_outcome(v1::WorkerReport::Ended::STOPPED);
   ASSERT_TRUE(WriteUnsentReports(paths_.Attempt("one", 1), {report}).ok());
   auto supervisor = MakeSupervisor();
-  ASSERT_TRUE(supervisor->Adopt("one", 1));
+  ASSERT_TRUE(*supervisor->Adopt("one", 1));
   EXPECT_EQ(sink_.WaitForReports(1).size(), 1);
   sink_.WaitForExit();
 }
@@ -183,12 +220,12 @@ TEST_F(SupervisorTest, SendsHomeAWorkerThatNobodyKnows) {
 TEST_F(SupervisorTest, KeepsACommandForAWorkerThatIsNotConnectedYet) {
   auto supervisor = MakeSupervisor();
   ASSERT_TRUE(Start(*supervisor, "patient").ok());
-  supervisor->RequestStop("one", "SHUTDOWN");
+  supervisor->RequestStop("one", 1, "SHUTDOWN");
   v1::WorkerCommand got;
   ASSERT_TRUE(
       supervisor->Attach("one", 1, [&](const v1::WorkerCommand& command) { got = command; }).ok());
   EXPECT_EQ(got.stop().trigger(), "SHUTDOWN");
-  supervisor->RequestCancel("one", absl::ZeroDuration());
+  supervisor->RequestCancel("one", 1, absl::ZeroDuration());
   EXPECT_TRUE(got.has_cancel()) << "a cancellation beats a stop";
 }
 

@@ -34,7 +34,7 @@ class WorkerStreamTest : public ::testing::Test {
   ~WorkerStreamTest() override {
     link_.reset();
     if (supervisor_ == nullptr) return;
-    supervisor_->RequestCancel("one", absl::ZeroDuration());
+    supervisor_->RequestCancel("one", 1, absl::ZeroDuration());
     sink_.WaitForExit();
     StopDaemon();
   }
@@ -125,7 +125,7 @@ TEST_F(WorkerStreamTest, SendsAgainToTheNextDaemonWhatWasNotAcknowledged) {
   sink_.SetSilent(false);
 
   StartDaemon();
-  ASSERT_TRUE(supervisor_->Adopt("one", 1));
+  ASSERT_TRUE(*supervisor_->Adopt("one", 1));
   supervisor_->AcceptWorkers();
   EXPECT_TRUE(buffer_.WaitUntilAllAcknowledged(absl::Seconds(30)));
   ExpectSteps(sink_.WaitForReports(30), 30);
@@ -133,7 +133,7 @@ TEST_F(WorkerStreamTest, SendsAgainToTheNextDaemonWhatWasNotAcknowledged) {
 
 TEST_F(WorkerStreamTest, PassesOnCommands) {
   Connect();
-  supervisor_->RequestStop("one", "PAUSE");
+  supervisor_->RequestStop("one", 1, "PAUSE");
   EXPECT_EQ(WaitForCommand().stop().trigger(), "PAUSE");
 }
 
@@ -149,7 +149,7 @@ TEST_F(WorkerStreamTest, NeverBlocksTheTrainingThreadWhileNoDaemonRuns) {
   AddSteps(1, 100);
   EXPECT_FALSE(buffer_.WaitUntilAllAcknowledged(absl::ZeroDuration()));
   StartDaemon();
-  ASSERT_TRUE(supervisor_->Adopt("one", 1));
+  ASSERT_TRUE(*supervisor_->Adopt("one", 1));
   EXPECT_TRUE(buffer_.WaitUntilAllAcknowledged(absl::Seconds(30)));
 }
 
