@@ -91,6 +91,10 @@ void JobManager::OnCommitted(const Committed& committed) {
     if (observer_ != nullptr) observer_->OnJobEvent(committed.job, &event);
   }
   if (committed.deleted && observer_ != nullptr) observer_->OnJobDeleted(committed.job_id);
+  if (state_changed && !committed.deleted && HasEnded(committed.job.state())) {
+    absl::MutexLock lock(&mutex_);
+    ended_jobs_.push_back(committed.job_id);
+  }
   hub_.Wake(committed.job_id);
   if (state_changed) WakeScheduler();
 }
@@ -161,13 +165,14 @@ absl::StatusOr<Job> JobManager::GetJob(const std::string& job_id) {
 
 absl::StatusOr<v1::ListJobsResponse> JobManager::ListJobs(const v1::ListJobsRequest& request) {
   MILLRACE_ASSIGN_OR_RETURN(const int32_t size, PageSize(request.page_size()));
-  std::vector<Job::State> states;
+  // In one order and each once, so that the same request makes the same token and statement.
+  std::set<Job::State> states;
   for (const int state : request.states()) {
     if (!Job::State_IsValid(state) || state == Job::STATE_UNSPECIFIED) {
       return MakeFieldError(ErrorReason::kRequestInvalid,
                             {{"states", absl::StrCat(state, " is no state of a job")}});
     }
-    states.push_back(static_cast<Job::State>(state));
+    states.insert(static_cast<Job::State>(state));
   }
   const std::string filter = absl::StrCat("jobs ", absl::StrJoin(states, ","));
   MILLRACE_ASSIGN_OR_RETURN(const std::string key, DecodePageToken(request.page_token(), filter));

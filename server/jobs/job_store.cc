@@ -1,8 +1,10 @@
 #include "server/jobs/job_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
@@ -155,29 +157,47 @@ absl::StatusOr<std::unique_ptr<StoredJob>> JobStore::FindByRequestId(
 }
 
 absl::StatusOr<std::vector<StoredJob>> JobStore::ListJobs(int64_t before_ordinal,
-                                                          const std::vector<Job::State>& states,
+                                                          const std::set<Job::State>& states,
                                                           int limit) {
   std::string sql = absl::StrCat("SELECT ", kJobColumns, " FROM jobs WHERE ordinal < ?");
   if (!states.empty()) {
-    absl::StrAppend(&sql, " AND state IN (");
-    for (size_t i = 0; i < states.size(); ++i) {
-      absl::StrAppend(&sql, i == 0 ? "" : ", ", static_cast<int>(states[i]));
-    }
-    absl::StrAppend(&sql, ")");
+    absl::StrAppend(&sql, " AND state IN (", absl::StrJoin(states, ", "), ")");
   }
   absl::StrAppend(&sql, " ORDER BY ordinal DESC LIMIT ?");
 
   absl::MutexLock lock(&reader_mutex_);
   std::vector<StoredJob> jobs;
-  MILLRACE_ASSIGN_OR_RETURN(Rows rows, reader_->Query(sql, before_ordinal, int64_t{limit}));
+  bool any_queued = false;
+  {
+    MILLRACE_ASSIGN_OR_RETURN(Rows rows, reader_->Query(sql, before_ordinal, int64_t{limit}));
+    while (true) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool more, rows.Next());
+      if (!more) break;
+      MILLRACE_ASSIGN_OR_RETURN(StoredJob stored, ReadJobRow(rows));
+      any_queued = any_queued || stored.job.state() == Job::QUEUED;
+      jobs.push_back(std::move(stored));
+    }
+  }
+  if (any_queued) MILLRACE_RETURN_IF_ERROR(SetQueuePositions(&jobs));
+  return jobs;
+}
+
+absl::Status JobStore::SetQueuePositions(std::vector<StoredJob>* jobs) {
+  std::vector<int64_t> queue;
+  MILLRACE_ASSIGN_OR_RETURN(
+      Rows rows, reader_->Query("SELECT queue_order FROM jobs WHERE state = ? ORDER BY queue_order",
+                                int64_t{Job::QUEUED}));
   while (true) {
     MILLRACE_ASSIGN_OR_RETURN(const bool more, rows.Next());
     if (!more) break;
-    MILLRACE_ASSIGN_OR_RETURN(StoredJob stored, ReadJobRow(rows));
-    MILLRACE_RETURN_IF_ERROR(SetQueuePosition(&stored));
-    jobs.push_back(std::move(stored));
+    queue.push_back(rows.Integer(0));
   }
-  return jobs;
+  for (StoredJob& stored : *jobs) {
+    if (stored.job.state() != Job::QUEUED) continue;
+    const auto after = std::upper_bound(queue.begin(), queue.end(), stored.queue_order);
+    stored.job.set_queue_position(static_cast<int32_t>(after - queue.begin()));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::map<Job::State, int64_t>> JobStore::CountByState() {

@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -84,7 +85,7 @@ class JobStore {
   absl::StatusOr<std::unique_ptr<StoredJob>> FindByRequestId(const std::string& request_id);
   // Newest first, those older than `before_ordinal`; no states is all.
   absl::StatusOr<std::vector<StoredJob>> ListJobs(int64_t before_ordinal,
-                                                  const std::vector<v1::Job::State>& states,
+                                                  const std::set<v1::Job::State>& states,
                                                   int limit);
   absl::StatusOr<std::map<v1::Job::State, int64_t>> CountByState();
   // In the order in which they start.
@@ -108,6 +109,9 @@ class JobStore {
   absl::StatusOr<StoredJob> GetJobLocked(const std::string& job_id)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex_);
   absl::Status SetQueuePosition(StoredJob* stored) ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex_);
+  // Of a page, in one pass over the queue.
+  absl::Status SetQueuePositions(std::vector<StoredJob>* jobs)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(reader_mutex_);
 
   const Options options_;
   std::function<void(const Committed&)> listener_;

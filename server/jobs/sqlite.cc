@@ -97,24 +97,33 @@ absl::StatusOr<sqlite3_stmt*> Database::Prepare(const std::string& sql) {
   return statement;
 }
 
-void Database::Bind(sqlite3_stmt* statement, int index, int64_t value) {
-  sqlite3_bind_int64(statement, index, value);
+absl::Status Database::Bound(int code, sqlite3_stmt* statement, int index) {
+  if (code == SQLITE_OK) return absl::OkStatus();
+  return ErrorOf(db_, absl::StrCat("bind parameter ", index, " of '", sqlite3_sql(statement), "'"));
 }
 
-void Database::Bind(sqlite3_stmt* statement, int index, absl::string_view text) {
-  sqlite3_bind_text64(statement, index, text.data(), text.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
+absl::Status Database::Bind(sqlite3_stmt* statement, int index, int64_t value) {
+  return Bound(sqlite3_bind_int64(statement, index, value), statement, index);
 }
 
-void Database::Bind(sqlite3_stmt* statement, int index, const std::string& text) {
-  Bind(statement, index, absl::string_view(text));
+absl::Status Database::Bind(sqlite3_stmt* statement, int index, absl::string_view text) {
+  return Bound(sqlite3_bind_text64(statement, index, text.data(), text.size(), SQLITE_TRANSIENT,
+                                   SQLITE_UTF8),
+               statement, index);
 }
 
-void Database::Bind(sqlite3_stmt* statement, int index, Blob blob) {
-  sqlite3_bind_blob64(statement, index, blob.bytes.data(), blob.bytes.size(), SQLITE_TRANSIENT);
+absl::Status Database::Bind(sqlite3_stmt* statement, int index, const std::string& text) {
+  return Bind(statement, index, absl::string_view(text));
 }
 
-void Database::Bind(sqlite3_stmt* statement, int index, std::nullptr_t) {
-  sqlite3_bind_null(statement, index);
+absl::Status Database::Bind(sqlite3_stmt* statement, int index, Blob blob) {
+  return Bound(
+      sqlite3_bind_blob64(statement, index, blob.bytes.data(), blob.bytes.size(), SQLITE_TRANSIENT),
+      statement, index);
+}
+
+absl::Status Database::Bind(sqlite3_stmt* statement, int index, std::nullptr_t) {
+  return Bound(sqlite3_bind_null(statement, index), statement, index);
 }
 
 int64_t Database::last_insert_id() const { return sqlite3_last_insert_rowid(db_); }

@@ -71,9 +71,13 @@ class Database {
   absl::StatusOr<Rows> Query(const std::string& sql, const Args&... args) {
     absl::StatusOr<sqlite3_stmt*> statement = Prepare(sql);
     if (!statement.ok()) return statement.status();
+    // Also takes back what was bound before an error.
+    Rows rows(db_, *statement);
+    absl::Status bound;
     int index = 0;
-    (Bind(*statement, ++index, args), ...);
-    return Rows(db_, *statement);
+    (void)(... && (bound = Bind(*statement, ++index, args)).ok());
+    if (!bound.ok()) return bound;
+    return rows;
   }
 
   template <typename... Args>
@@ -98,11 +102,12 @@ class Database {
  private:
   explicit Database(sqlite3* db) : db_(db) {}
   absl::StatusOr<sqlite3_stmt*> Prepare(const std::string& sql);
-  static void Bind(sqlite3_stmt* statement, int index, int64_t value);
-  static void Bind(sqlite3_stmt* statement, int index, absl::string_view text);
-  static void Bind(sqlite3_stmt* statement, int index, const std::string& text);
-  static void Bind(sqlite3_stmt* statement, int index, Blob blob);
-  static void Bind(sqlite3_stmt* statement, int index, std::nullptr_t);
+  absl::Status Bind(sqlite3_stmt* statement, int index, int64_t value);
+  absl::Status Bind(sqlite3_stmt* statement, int index, absl::string_view text);
+  absl::Status Bind(sqlite3_stmt* statement, int index, const std::string& text);
+  absl::Status Bind(sqlite3_stmt* statement, int index, Blob blob);
+  absl::Status Bind(sqlite3_stmt* statement, int index, std::nullptr_t);
+  absl::Status Bound(int code, sqlite3_stmt* statement, int index);
 
   sqlite3* db_;
   std::unordered_map<std::string, sqlite3_stmt*> statements_;

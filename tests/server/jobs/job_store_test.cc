@@ -180,5 +180,36 @@ TEST(DatabaseTest, FullDiskIsToldApartAndLeavesTheDatabaseUsable) {
   EXPECT_TRUE((*database)->Run("INSERT INTO t VALUES (?)", Blob{"small"}).ok());
 }
 
+TEST(DatabaseTest, AParameterThatCannotBeBoundFailsTheQueryAndNotTheNext) {
+  auto database = Database::Open(MakeDataPaths().Database());
+  ASSERT_TRUE(database.ok());
+  ASSERT_TRUE((*database)->Execute("CREATE TABLE t (a INTEGER)").ok());
+  const absl::Status status = (*database)->Run("INSERT INTO t VALUES (?)", 1, 2);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_NE(status.message().find("bind parameter 2 of"), absl::string_view::npos) << status;
+  EXPECT_EQ(*(*database)->Integer("SELECT COUNT(*) FROM t", -1), 0);
+  EXPECT_TRUE((*database)->Run("INSERT INTO t VALUES (?)", 1).ok());
+}
+
+TEST(JobStoreTest, ListsQueuedJobsWithTheirPlaces) {
+  auto store = OpenStore(MakeDataPaths().Database());
+  for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(Create(store.get(), id).ok());
+  ASSERT_TRUE(store
+                  ->Write([](JobTransaction& t) -> absl::Status {
+                    auto job = t.Get("a");
+                    if (!job.ok()) return job.status();
+                    return t.Transition(*job, Job::PAUSED, v1::REASON_USER, "");
+                  })
+                  .ok());
+  const auto jobs = store->ListJobs(INT64_MAX, {}, 10);
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  std::vector<int32_t> places;
+  for (const StoredJob& stored : *jobs) places.push_back(stored.job.queue_position());
+  EXPECT_EQ(places, (std::vector<int32_t>{2, 1, 0})) << "newest first; the last one does not wait";
+  for (const StoredJob& stored : *jobs) {
+    EXPECT_EQ(store->GetJob(stored.id)->job.queue_position(), stored.job.queue_position());
+  }
+}
+
 }  // namespace
 }  // namespace millrace
