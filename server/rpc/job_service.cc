@@ -78,7 +78,7 @@ grpc::ServerUnaryReactor* JobServiceAdapter::ResumeJob(grpc::CallbackServerConte
 
 grpc::ServerWriteReactor<v1::JobEvent>* JobServiceAdapter::WatchJob(
     grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
-  return StartWatchStream(manager_, *request);
+  return StartWatchStream(manager_, &watch_executor_, *request);
 }
 
 grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobServiceAdapter::ReadLogs(

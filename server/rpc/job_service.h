@@ -51,6 +51,8 @@ class JobServiceAdapter : public v1::JobService::CallbackService {
   const DataPaths paths_;
   JobManager* const manager_;
   Executor* const executor_;
+  // Its own, so that no watcher waits for a folder that is being deleted.
+  Executor watch_executor_{2};
 };
 
 }  // namespace millrace

@@ -20,8 +20,8 @@ constexpr int kEventsPerPage = 64;
 
 class WatchStream : public grpc::ServerWriteReactor<v1::JobEvent> {
  public:
-  WatchStream(JobManager* manager, const v1::WatchJobRequest& request)
-      : manager_(manager), after_sequence_(request.after_sequence()) {
+  WatchStream(JobManager* manager, Executor* executor, const v1::WatchJobRequest& request)
+      : manager_(manager), executor_(executor), after_sequence_(request.after_sequence()) {
     if (absl::Status status = Begin(request); !status.ok()) {
       {
         absl::MutexLock lock(&mutex_);
@@ -47,7 +47,16 @@ class WatchStream : public grpc::ServerWriteReactor<v1::JobEvent> {
 
   void OnCancel() override { End(absl::CancelledError("the watcher is gone")); }
 
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    // No wake-up comes after this, only what was handed to the executor before.
+    subscription_ = {};
+    {
+      absl::MutexLock lock(&mutex_);
+      done_ = true;
+      if (tasks_ > 0) return;
+    }
+    delete this;
+  }
 
  private:
   absl::Status Begin(const v1::WatchJobRequest& request) {
@@ -59,8 +68,33 @@ class WatchStream : public grpc::ServerWriteReactor<v1::JobEvent> {
           {{"after_sequence", absl::StrCat(after_sequence_, " is not among the job's events, 0 to ",
                                            job.last_sequence(), "; begin again with 0")}});
     }
-    subscription_ = manager_->Subscribe(job_id_, [this] { Continue(); });
+    subscription_ = manager_->Subscribe(job_id_, [this] { Wake(); });
     return absl::OkStatus();
+  }
+
+  // Runs after a commit on the store's writer thread, which has better things to do than to read.
+  void Wake() {
+    {
+      absl::MutexLock lock(&mutex_);
+      // While one is written, OnWriteDone goes on from there.
+      if (woken_ || writing_ || finished_) return;
+      woken_ = true;
+      ++tasks_;
+    }
+    executor_->Run([this] { RunTask(); });
+  }
+
+  void RunTask() {
+    {
+      absl::MutexLock lock(&mutex_);
+      woken_ = false;
+    }
+    Continue();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (--tasks_ > 0 || !done_) return;
+    }
+    delete this;
   }
 
   // Sends the next event, or waits to be called again; ends the stream after the last.
@@ -104,6 +138,7 @@ class WatchStream : public grpc::ServerWriteReactor<v1::JobEvent> {
   }
 
   JobManager* const manager_;
+  Executor* const executor_;
   std::string job_id_;
 
   absl::Mutex mutex_;
@@ -112,6 +147,11 @@ class WatchStream : public grpc::ServerWriteReactor<v1::JobEvent> {
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  // A task waits that will read what is new.
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  // Tasks on the executor, waiting or running; the last one of a stream that is done deletes it.
+  int tasks_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
 
   // Last, so that it ends first: no wake-up finds a stream half gone.
   EventHub::Subscription subscription_;
@@ -119,9 +159,9 @@ class WatchStream : public grpc::ServerWriteReactor<v1::JobEvent> {
 
 }  // namespace
 
-grpc::ServerWriteReactor<v1::JobEvent>* StartWatchStream(JobManager* manager,
+grpc::ServerWriteReactor<v1::JobEvent>* StartWatchStream(JobManager* manager, Executor* executor,
                                                          const v1::WatchJobRequest& request) {
-  return new WatchStream(manager, request);
+  return new WatchStream(manager, executor, request);
 }
 
 }  // namespace millrace

@@ -7,11 +7,14 @@
 
 #include "millrace/v1/job_service.pb.h"
 #include "server/jobs/job_manager.h"
+#include "server/rpc/executor.h"
 
 namespace millrace {
 
-// A stream that owns itself. `manager` outlives it.
-grpc::ServerWriteReactor<v1::JobEvent>* StartWatchStream(JobManager* manager,
+// A stream that owns itself. What a commit brings is read and sent on `executor`, so that watchers
+// hold up no commit. `manager` outlives the stream; `executor` ends after the server and before the
+// manager.
+grpc::ServerWriteReactor<v1::JobEvent>* StartWatchStream(JobManager* manager, Executor* executor,
                                                          const v1::WatchJobRequest& request);
 
 }  // namespace millrace

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <thread>
+#include <vector>
 
 #include "tests/server/rpc/service_fixture.h"
 
@@ -134,6 +136,32 @@ TEST_F(WatchStreamTest, AWatcherThatLeavesIsForgotten) {
   const absl::Time deadline = absl::Now() + kPatience;
   while (manager_->watcher_count() > 0 && absl::Now() < deadline) std::this_thread::yield();
   EXPECT_EQ(manager_->watcher_count(), 0);
+}
+
+TEST_F(WatchStreamTest, ManyWatchersThatComeAndGoEachSeeEverything) {
+  CreateRunningJob("a");
+  std::vector<std::thread> watchers;
+  std::atomic<int> complete = 0;
+  for (int i = 0; i < 20; ++i) {
+    watchers.emplace_back([&, i] {
+      grpc::ClientContext context;
+      auto reader = Watch(&context, "a");
+      v1::JobEvent event;
+      int64_t count = 0;
+      // Every other one leaves in the midst of it.
+      while (reader->Read(&event) && (i % 2 == 0 || count < 20)) {
+        if (event.sequence() != ++count) return;
+      }
+      if (i % 2 != 0) context.TryCancel();
+      const bool ok = reader->Finish().ok();
+      if (i % 2 != 0 || (ok && event.state_change().to() == v1::Job::SUCCEEDED)) ++complete;
+    });
+  }
+  for (int64_t i = 3; i <= 60; ++i) ASSERT_TRUE(Report("a", 1, {StepReport(i, i - 1)}).ok());
+  ASSERT_TRUE(Report("a", 1, {EndedReport(61, Ended::SUCCEEDED)}).ok());
+  Exit("a", 1);
+  for (std::thread& watcher : watchers) watcher.join();
+  EXPECT_EQ(complete, 20);
 }
 
 }  // namespace
