@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "client/cli/human.h"
 #include "client/cli/table.h"
 
@@ -47,7 +48,7 @@ absl::StatusOr<int> ShowNode(const Session& session) {
     table.AddRow({device.name(), device.model(),
                   absl::StrCat(HumanBytes(device.memory_used_bytes()), " of ",
                                HumanBytes(device.memory_total_bytes())),
-                  device.job().empty() ? "-" : ResourceId(device.job()),
+                  device.job().empty() ? "-" : absl::StrReplaceAll(device.job(), {{"jobs/", ""}}),
                   absl::StrJoin(device.features(), " ")});
   }
   session.out() << "\n" << table.Format(session.terminal());

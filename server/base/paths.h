@@ -8,6 +8,7 @@
 //     lock                       held by its worker as long as that lives
 //     attempts/N/log             standard output and error of its Nth worker
 //     checkpoints/STEP/          complete and incomplete checkpoints
+//     prepared/                  its tokens, until it has ended
 //   datasets/ID/                 one dataset
 //   trash/                       on its way out; emptied at start
 #ifndef MILLRACE_SERVER_BASE_PATHS_H_
@@ -45,6 +46,7 @@ class DataPaths {
   std::string Checkpoints(absl::string_view id) const {
     return absl::StrCat(Job(id), "/checkpoints");
   }
+  std::string Prepared(absl::string_view id) const { return absl::StrCat(Job(id), "/prepared"); }
 
   std::string Datasets() const { return absl::StrCat(root_, "/datasets"); }
   std::string Dataset(absl::string_view id) const { return absl::StrCat(root_, "/datasets/", id); }

@@ -14,22 +14,40 @@ namespace millrace {
 
 namespace fs = std::filesystem;
 
-absl::StatusOr<std::string> MoveJobToTrash(const DataPaths& paths, const std::string& job_id) {
+namespace {
+
+// `name` is for whoever looks into the trash.
+absl::StatusOr<std::string> MoveToTrash(const DataPaths& paths, const std::string& folder,
+                                        const std::string& name) {
   std::error_code error;
-  if (!fs::exists(fs::symlink_status(paths.Job(job_id), error))) {
+  if (!fs::exists(fs::symlink_status(folder, error))) {
     if (error && error != std::errc::no_such_file_or_directory) {
-      return ErrnoToStatus(error.value(), "read", paths.Job(job_id));
+      return ErrnoToStatus(error.value(), "read", folder);
     }
     return "";
   }
   fs::create_directories(paths.Trash(), error);
   if (error) return ErrnoToStatus(error.value(), "create", paths.Trash());
   const std::string trash =
-      absl::StrCat(paths.Trash(), "/", job_id, "-", absl::ToUnixNanos(absl::Now()));
-  fs::rename(paths.Job(job_id), trash, error);
-  if (error) return ErrnoToStatus(error.value(), "move to the trash", paths.Job(job_id));
-  MILLRACE_RETURN_IF_ERROR(SyncFolder(paths.Jobs()));
+      absl::StrCat(paths.Trash(), "/", name, "-", absl::ToUnixNanos(absl::Now()));
+  fs::rename(folder, trash, error);
+  if (error) return ErrnoToStatus(error.value(), "move to the trash", folder);
+  MILLRACE_RETURN_IF_ERROR(SyncFolder(fs::path(folder).parent_path().string()));
   return trash;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> MoveJobToTrash(const DataPaths& paths, const std::string& job_id) {
+  return MoveToTrash(paths, paths.Job(job_id), job_id);
+}
+
+absl::Status RemovePrepared(const DataPaths& paths, const std::string& job_id) {
+  // By way of the trash, so that no half of it is found by a later attempt.
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::string trash,
+      MoveToTrash(paths, paths.Prepared(job_id), absl::StrCat(job_id, "-prepared")));
+  return RemoveFolder(trash);
 }
 
 absl::Status RemoveFolder(const std::string& folder) {

@@ -15,6 +15,10 @@ namespace millrace {
 // when the job had none.
 absl::StatusOr<std::string> MoveJobToTrash(const DataPaths& paths, const std::string& job_id);
 
+// Removes the tokens that a job's workers prepared; the next one would prepare them again. For a
+// job without a worker.
+absl::Status RemovePrepared(const DataPaths& paths, const std::string& job_id);
+
 // Removes a folder with all it holds. An empty path is nothing to remove.
 absl::Status RemoveFolder(const std::string& folder);
 

@@ -133,6 +133,7 @@ class JobManager : public WorkerReportSink {
   absl::Status StartQueuedJobs();
   // The first in the queue that need not wait; empty when there is none.
   absl::StatusOr<std::string> NextToStart();
+  void RemovePreparedOf(const std::vector<std::string>& ended_jobs);
   absl::Status StartJob(const std::string& job_id);
   // Tells the worker of the job's attempt what the job's state asks of it.
   void PassOnRequest(const std::string& job_id, const v1::Job& job);
@@ -157,6 +158,8 @@ class JobManager : public WorkerReportSink {
   std::vector<UnstoredExit> unstored_exits_ ABSL_GUARDED_BY(mutex_);
   // When a job whose worker could not be started is tried again.
   std::map<std::string, absl::Time> not_before_ ABSL_GUARDED_BY(mutex_);
+  // Whose prepared data is to go.
+  std::vector<std::string> ended_jobs_ ABSL_GUARDED_BY(mutex_);
   absl::Time retry_time_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   std::thread scheduler_;
 };

@@ -29,6 +29,7 @@ void JobManager::WakeScheduler() {
 void JobManager::ScheduleLoop() {
   while (true) {
     std::vector<UnstoredExit> unstored;
+    std::vector<std::string> ended;
     {
       absl::MutexLock lock(&mutex_);
       const auto is_wanted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -37,16 +38,28 @@ void JobManager::ScheduleLoop() {
       mutex_.AwaitWithDeadline(absl::Condition(&is_wanted), retry_time_);
       if (stopping_) return;
       schedule_wanted_ = false;
+      ended.swap(ended_jobs_);
       if (absl::Now() >= retry_time_) {
         retry_time_ = absl::InfiniteFuture();
         unstored.swap(unstored_exits_);
       }
     }
     for (const UnstoredExit& exit : unstored) WorkerExited(exit.job_id, exit.attempt, exit.exit);
+    RemovePreparedOf(ended);
     if (!StartQueuedJobs().ok()) {
       absl::MutexLock lock(&mutex_);
       retry_time_ = absl::Now() + kRetryDelay;
     }
+  }
+}
+
+void JobManager::RemovePreparedOf(const std::vector<std::string>& ended_jobs) {
+  for (const std::string& id : ended_jobs) {
+    // Resumed meanwhile it may need it; no worker can start before this thread starts it.
+    const absl::StatusOr<StoredJob> stored = store_->GetJob(id);
+    if (!stored.ok() || !HasEnded(stored->job.state())) continue;
+    // What cannot be removed goes with the job.
+    RemovePrepared(options_.paths, id).IgnoreError();
   }
 }
 

@@ -1,11 +1,14 @@
 #include "server/rpc/node_service.h"
 
+#include <dnnl.h>
 #include <google/protobuf/stubs/common.h>
 #include <grpcpp/grpcpp.h>
 #include <sqlite3.h>
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
 #include "server/base/resource_names.h"
@@ -45,8 +48,9 @@ absl::Status NodeServiceAdapter::Describe(v1::Node* node) {
   device->set_model(host_.processor);
   device->set_memory_total_bytes(memory.total_bytes);
   device->set_memory_used_bytes(memory.total_bytes - memory.available_bytes);
-  const std::vector<std::string> running = manager_->LiveWorkers();
-  if (!running.empty()) device->set_job(JobName(running[0]));
+  std::vector<std::string> running = manager_->LiveWorkers();
+  for (std::string& id : running) id = JobName(id);
+  device->set_job(absl::StrJoin(running, ", "));
   for (const std::string& feature : host_.processor_features) device->add_features(feature);
 
   for (const auto& [state, count] : counts) {
@@ -55,6 +59,8 @@ absl::Status NodeServiceAdapter::Describe(v1::Node* node) {
   node->set_running_jobs(static_cast<int32_t>(running.size()));
 
   auto& versions = *node->mutable_library_versions();
+  const dnnl_version_t* dnnl = dnnl_version();
+  versions["onednn"] = absl::StrCat(dnnl->major, ".", dnnl->minor, ".", dnnl->patch);
   versions["grpc"] = grpc::Version();
   versions["protobuf"] = google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION);
   versions["sqlite"] = sqlite3_libversion();

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tests/server/jobs/fakes.h"
 
@@ -137,6 +139,21 @@ TEST_F(JobManagerTest, PageTokenOfAnotherFilterIsRefused) {
   EXPECT_EQ(ReasonOf(manager_->ListJobs(request).status()), "REQUEST_INVALID");
   request.set_page_token("nonsense");
   EXPECT_EQ(ReasonOf(manager_->ListJobs(request).status()), "REQUEST_INVALID");
+}
+
+TEST_F(JobManagerTest, TheSameStatesInAnotherOrderAreTheSameFilter) {
+  for (const char* id : {"a", "b", "c"}) CreateJob(id);
+  v1::ListJobsRequest request;
+  request.set_page_size(1);
+  for (const Job::State state : {Job::QUEUED, Job::PREPARING}) request.add_states(state);
+  const auto first = manager_->ListJobs(request);
+  ASSERT_TRUE(first.ok());
+  request.set_page_token(first->next_page_token());
+  request.clear_states();
+  for (const Job::State state : {Job::PREPARING, Job::QUEUED, Job::PREPARING}) {
+    request.add_states(state);
+  }
+  EXPECT_TRUE(manager_->ListJobs(request).ok());
 }
 
 TEST_F(JobManagerTest, ListsOnlyTheStatesAskedFor) {
@@ -322,6 +339,22 @@ TEST_F(SmallQueueTest, RefusesMoreJobsThanTheQueueHolds) {
   EXPECT_EQ(ReasonOf(full.status()), "QUEUE_FULL");
   ASSERT_TRUE(manager_->CancelJob("b").ok());
   EXPECT_TRUE(manager_->CreateJob(MakeCreateRequest("d")).ok());
+}
+
+TEST_F(JobManagerTest, PreparedDataGoesWithTheEndOfItsJobAndNotBefore) {
+  namespace fs = std::filesystem;
+  CreateRunningJob("a");
+  CreateJob("b");
+  for (const char* id : {"a", "b"}) fs::create_directories(options_.paths.Prepared(id) + "/x");
+  ASSERT_TRUE(Report("a", 1, {EndedReport(3, v1::WorkerReport::Ended::SUCCEEDED)}).ok());
+  Exit("a", 1);
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (fs::exists(options_.paths.Prepared("a")) && absl::Now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_FALSE(fs::exists(options_.paths.Prepared("a")));
+  EXPECT_TRUE(fs::exists(options_.paths.Job("a")));
+  EXPECT_TRUE(fs::exists(options_.paths.Prepared("b")));
 }
 
 }  // namespace

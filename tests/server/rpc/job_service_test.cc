@@ -129,5 +129,23 @@ TEST_F(JobServiceTest, SecondServerOnTheSamePortIsRefusedWithTheCause) {
       << second.status();
 }
 
+TEST_F(JobServiceTest, NamesAllJobsThatRunOnTheDevice) {
+  StopServer();
+  StopManager();
+  options_.max_running_jobs = 2;
+  StartManager();
+  StartServer();
+  for (const char* id : {"a", "b"}) {
+    CreateJob(id);
+    ASSERT_TRUE(launcher_->WaitForStart(id, 1));
+  }
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  v1::Node node;
+  ASSERT_TRUE(nodes_->GetNode(&context, {}, &node).ok());
+  EXPECT_EQ(node.devices(0).job(), "jobs/a, jobs/b");
+  EXPECT_TRUE(node.library_versions().contains("onednn"));
+}
+
 }  // namespace
 }  // namespace millrace
