@@ -130,12 +130,15 @@ absl::Status Trainer::Step() {
 }
 
 absl::Status Trainer::NonFinite(int64_t step, absl::string_view what) const {
-  return WithReason(
-      absl::AbortedError(absl::StrCat(
-          "step ", step, ": ", what, ". Lower train.optimizer.learning_rate (",
-          run_.spec.learning_rate, "), raise train.schedule.warmup_steps (", run_.spec.warmup_steps,
-          ") or lower train.clip_norm (", run_.spec.clip_norm, ", 0 is off), and start a new job")),
-      FailureReason::kNonFiniteLoss);
+  const TrainSpec& spec = run_.spec;
+  const std::string clip = spec.clip_norm > 0
+                               ? absl::StrCat("lower train.clip_norm (", spec.clip_norm, ")")
+                               : "set train.clip_norm (now 0, which is off)";
+  return WithReason(absl::AbortedError(absl::StrCat(
+                        "step ", step, ": ", what, ". Lower train.optimizer.learning_rate (",
+                        spec.learning_rate, "), raise train.schedule.warmup_steps (",
+                        spec.warmup_steps, ") or ", clip, ", and start a new job")),
+                    FailureReason::kNonFiniteLoss);
 }
 
 absl::Status Trainer::Evaluate() {

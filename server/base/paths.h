@@ -34,6 +34,9 @@ class DataPaths {
   std::string WorkerSocket() const { return absl::StrCat(root_, "/worker.sock"); }
   std::string Trash() const { return absl::StrCat(root_, "/trash"); }
 
+  // Folders of jobs that the store did not know when a new job took their id.
+  std::string Unclaimed() const { return absl::StrCat(root_, "/unclaimed"); }
+
   std::string Jobs() const { return absl::StrCat(root_, "/jobs"); }
   std::string Job(absl::string_view id) const { return absl::StrCat(root_, "/jobs/", id); }
   std::string JobLock(absl::string_view id) const { return absl::StrCat(Job(id), "/lock"); }

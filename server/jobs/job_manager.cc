@@ -205,6 +205,7 @@ absl::Status JobManager::DeleteJob(const std::string& job_id) {
       return IllegalState(job_id, stored->job.state(),
                           "deleted before it has ended; cancel it first");
     }
+    MILLRACE_RETURN_IF_ERROR(MarkDeleted(options_.paths, job_id));
     return t.Delete(stored);
   };
   // Not before the job is gone for good, nor later: a new job of the same id may be started then.

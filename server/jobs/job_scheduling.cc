@@ -134,9 +134,10 @@ absl::Status JobManager::StartJob(const std::string& job_id) {
     absl::MutexLock lock(&mutex_);
     live_workers_[job_id] = attempt;
   }
-  // What a deleted job of the same id left, where its folder could not be moved away, is not this
-  // one's to continue from.
-  absl::Status started = attempt == 1 ? RemoveFolder(options_.paths.Job(job_id)) : absl::OkStatus();
+  // What another job of the same id left, be it that its folder could not be moved away or that the
+  // store was lost, is not this one's to continue from.
+  absl::Status started =
+      attempt == 1 ? SetAside(options_.paths, job_id).status() : absl::OkStatus();
   if (started.ok()) started = launcher_->Start(job_id, attempt, job.spec());
   if (!started.ok()) {
     if (absl::IsUnavailable(started)) {

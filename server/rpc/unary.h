@@ -11,18 +11,32 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <exception>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "server/rpc/executor.h"
 #include "server/rpc/status_to_grpc.h"
 
 namespace millrace {
 
+// What `handler` returns. An exception (of a library: memory, threads) is INTERNAL: a call that
+// ends in an error, not a daemon that ends.
+template <typename Handler>
+absl::Status CallHandler(Handler& handler) {
+  try {
+    return handler();
+  } catch (const std::exception& exception) {
+    return absl::InternalError(absl::StrCat("the call failed: ", exception.what()));
+  }
+}
+
 // Runs `handler` here; it is quick.
 template <typename Handler>
 grpc::ServerUnaryReactor* FinishUnary(grpc::CallbackServerContext* context, Handler handler) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(handler()));
+  reactor->Finish(ToGrpcStatus(CallHandler(handler)));
   return reactor;
 }
 
@@ -32,7 +46,7 @@ grpc::ServerUnaryReactor* FinishUnaryOn(Executor* executor, grpc::CallbackServer
                                         Handler handler) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   executor->Run([reactor, handler = std::move(handler)]() mutable {
-    reactor->Finish(ToGrpcStatus(handler()));
+    reactor->Finish(ToGrpcStatus(CallHandler(handler)));
   });
   return reactor;
 }

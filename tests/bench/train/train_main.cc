@@ -72,13 +72,11 @@ absl::StatusOr<nlohmann::json> Measure(const Options& options) {
       std::unique_ptr<HostState> state,
       HostState::Create(MakeSlabLayouts(spec),
                         options.recipe == "full" ? Recipe::kFull : Recipe::kFp32, compute, pool));
-  std::vector<float> slab;
   for (int unit = 0; unit < state->num_units(); ++unit) {
-    slab.resize(static_cast<size_t>(state->count(unit)));
+    std::vector<float> slab(static_cast<size_t>(state->count(unit)));
     InitializeSlab(spec, state->layout(unit), 0, pool, absl::MakeSpan(slab));
     state->WriteMaster(unit, 0, slab);
   }
-  slab = {};
 
   const int64_t tokens = options.batch * options.sequence;
   const int64_t micro_batch =

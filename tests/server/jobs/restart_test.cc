@@ -1,6 +1,7 @@
 // A daemon that ends, one way or another, and the next one that finds what it left.
 #include <gtest/gtest.h>
 
+#include "server/jobs/job_folders.h"
 #include "tests/server/jobs/fakes.h"
 
 namespace millrace {
@@ -121,23 +122,33 @@ TEST_F(RestartTest, CrashesAcrossDaemonsAreBounded) {
   EXPECT_EQ(StateOf("a"), Job::FAILED);
 }
 
-TEST_F(RestartTest, RemovesFoldersThatNoJobHas) {
+TEST_F(RestartTest, RemovesWhatADeletionLeftAndNothingElse) {
   CreateRunningJob("a");
-  std::filesystem::create_directories(options_.paths.Checkpoints("a"));
-  std::filesystem::create_directories(options_.paths.Checkpoints("deleted"));
+  for (const char* id : {"a", "deleted", "unknown"}) {
+    std::filesystem::create_directories(options_.paths.Checkpoints(id));
+  }
+  // The daemon died after the deletion of one job was stored, and before that of the other was.
+  ASSERT_TRUE(MarkDeleted(options_.paths, "deleted").ok());
+  ASSERT_TRUE(MarkDeleted(options_.paths, "a").ok());
   std::filesystem::create_directories(options_.paths.Trash() + "/deleted-1");
   StopManager();
   StartManager();
   EXPECT_TRUE(std::filesystem::exists(options_.paths.Checkpoints("a")));
   EXPECT_FALSE(std::filesystem::exists(options_.paths.Job("deleted")));
   EXPECT_FALSE(std::filesystem::exists(options_.paths.Trash()));
+  // Of a job that the store has lost: the last trace of what was trained.
+  EXPECT_TRUE(std::filesystem::exists(options_.paths.Checkpoints("unknown")));
 }
 
-TEST_F(RestartTest, KeepsFoldersWhenTheDatabaseWasLost) {
-  std::filesystem::create_directories(options_.paths.Checkpoints("a"));
-  StopManager();
-  StartManager();
-  EXPECT_TRUE(std::filesystem::exists(options_.paths.Checkpoints("a")));
+TEST_F(RestartTest, ANewJobNeitherContinuesNorLosesWhatItFindsUnderItsId) {
+  std::filesystem::create_directories(options_.paths.Checkpoints("a") + "/7");
+  CreateRunningJob("a");
+  EXPECT_FALSE(std::filesystem::exists(options_.paths.Checkpoints("a")));
+  int kept = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(options_.paths.Unclaimed())) {
+    kept += std::filesystem::exists(entry.path() / "checkpoints" / "7");
+  }
+  EXPECT_EQ(kept, 1);
 }
 
 TEST_F(RestartTest, DrainStopsWorkersWithACheckpointAndTheNextStartResumesThem) {
