@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/lib/errors.h"
 
 namespace millrace {
 namespace {
@@ -15,22 +16,49 @@ constexpr Row kTable[] = {
     {kExitOk, "done; with --watch, the job succeeded"},
     {kExitOther, "an error that is none of those below"},
     {kExitUsage, "the command line is wrong"},
-    {kExitInvalidInput, "invalid input: job file, dataset, name, address"},
-    {kExitNotFound, "no such job, checkpoint, dataset or file"},
-    {kExitIllegalState, "not possible in this state, or too little memory"},
+    {kExitInvalidInput, "invalid input: job file, name, address"},
+    {kExitNotFound, "no such job, attempt or file"},
+    {kExitIllegalState, "not possible in this state"},
     {kExitAlreadyExists, "already exists"},
-    {kExitResourceExhausted, "disk, queue or quota is full"},
+    {kExitResourceExhausted, "the queue or a limit is full"},
     {kExitUnreachable, "the daemon cannot be reached, or does not answer"},
     {kExitJobFailed, "the job that was watched failed"},
     {kExitJobCancelled, "the job that was watched was cancelled"},
     {kExitDataLoss, "data is damaged or missing (checksums, events)"},
     {kExitNotPermitted, "not permitted"},
+    {kExitInvalidModel, "a model that cannot be built, or is not supported"},
+    {kExitInvalidDataset, "a dataset that cannot be used: empty, binary, malformed, too short"},
+    {kExitDatasetNotFound, "no such dataset"},
+    {kExitCheckpointNotFound, "no such checkpoint"},
+    {kExitMemoryInsufficient, "a job that does not fit the memory or its budget"},
+    {kExitDiskFull, "a disk is full"},
     {kExitInterrupted, "interrupted (Ctrl-C); the job goes on"},
+};
+
+// Reasons (google.rpc.ErrorInfo) that have a code of their own.
+struct ReasonRow {
+  const char* reason;
+  ExitCode code;
+};
+
+constexpr ReasonRow kReasons[] = {
+    {"MODEL_INVALID", kExitInvalidModel},
+    {"MODEL_UNSUPPORTED", kExitInvalidModel},
+    {"DATASET_INVALID", kExitInvalidDataset},
+    {"DATASET_NOT_FOUND", kExitDatasetNotFound},
+    {"CHECKPOINT_NOT_FOUND", kExitCheckpointNotFound},
+    {"DEVICE_MEMORY_INSUFFICIENT", kExitMemoryInsufficient},
+    {"HOST_MEMORY_INSUFFICIENT", kExitMemoryInsufficient},
+    {"DISK_FULL", kExitDiskFull},
 };
 
 }  // namespace
 
 ExitCode ExitCodeFor(const absl::Status& status) {
+  const std::string reason = ErrorReason(status);
+  for (const ReasonRow& row : kReasons) {
+    if (reason == row.reason) return row.code;
+  }
   switch (status.code()) {
     case absl::StatusCode::kOk:
       return kExitOk;

@@ -23,9 +23,16 @@ enum ExitCode : int {
   kExitJobCancelled = 10,
   kExitDataLoss = 11,
   kExitNotPermitted = 12,
+  kExitInvalidModel = 13,
+  kExitInvalidDataset = 14,
+  kExitDatasetNotFound = 15,
+  kExitCheckpointNotFound = 16,
+  kExitMemoryInsufficient = 17,
+  kExitDiskFull = 18,
   kExitInterrupted = 130,
 };
 
+// By the reason that the daemon gave where it has a code of its own, else by the status code.
 ExitCode ExitCodeFor(const absl::Status& status);
 
 // For a job that was watched to its end.

@@ -302,6 +302,17 @@ TEST_F(CliTest, HasAnExitCodeForEachKindOfError) {
     EXPECT_EQ(error_.str(), "error: no, because\n");
     EXPECT_EQ(out_.str(), "");
   }
+  const std::vector<std::pair<std::string, int>> reasons = {{"MODEL_INVALID", 13},
+                                                            {"DATASET_INVALID", 14},
+                                                            {"DATASET_NOT_FOUND", 15},
+                                                            {"CHECKPOINT_NOT_FOUND", 16},
+                                                            {"DEVICE_MEMORY_INSUFFICIENT", 17},
+                                                            {"DISK_FULL", 18}};
+  for (const auto& [reason, exit_code] : reasons) {
+    daemon_.failures["PauseJob"] = {
+        MakeGrpcError(grpc::StatusCode::FAILED_PRECONDITION, reason, "no")};
+    EXPECT_EQ(Run({"pause", "plays"}), exit_code) << reason;
+  }
   daemon_.failures["PauseJob"] = {
       MakeGrpcError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND", "jobs/x does not exist")};
   EXPECT_EQ(Run({"pause", "x", "-o", "json"}), 4);
@@ -380,7 +391,7 @@ TEST_F(CliTest, UploadsAndShowsADataset) {
   EXPECT_THAT(out_.str(), HasSubstr("UploadsAndShowsADataset.yaml  20 B      100%"));
   EXPECT_EQ(Run({"datasets", "list"}), 0);
   EXPECT_THAT(out_.str(), HasSubstr("plays    READY"));
-  EXPECT_EQ(Run({"datasets", "show", "other"}), kExitNotFound);
+  EXPECT_EQ(Run({"datasets", "show", "other"}), kExitDatasetNotFound);
   EXPECT_EQ(Run({"datasets", "upload", "plays", "/no/such/file"}), kExitNotFound);
 }
 
@@ -395,7 +406,7 @@ TEST_F(CliTest, ListsCheckpointsAndNamesTheOneThatIsMissing) {
             "STEP     SIZE  EVALUATION  CREATED\n"
             "  20  3.0 MiB      1.2500  30s ago\n"
             "  10  3.0 MiB           -  1m00s ago\n");
-  EXPECT_EQ(Run({"checkpoints", "show", "plays", "99"}), kExitNotFound);
+  EXPECT_EQ(Run({"checkpoints", "show", "plays", "99"}), kExitCheckpointNotFound);
   auto* file = daemon_.checkpoint_files.add_files();
   file->set_path("config.json");
   file->set_sha256("e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");

@@ -82,34 +82,34 @@ TEST_F(BadInputTest, ValueOutOfRange) {
 }
 
 TEST_F(BadInputTest, ModelThatCannotBeBuilt) {
-  ExpectError(SubmitWith("num_attention_heads: 2", "num_attention_heads: 3"), 3,
+  ExpectError(SubmitWith("num_attention_heads: 2", "num_attention_heads: 3"), 13,
               AllOf(HasSubstr("32"), HasSubstr("3"), HasSubstr("head")));
-  ExpectError(SubmitWith("model_type: llama", "model_type: perceptron"), 3,
+  ExpectError(SubmitWith("model_type: llama", "model_type: perceptron"), 13,
               AllOf(HasSubstr("perceptron"), HasSubstr("llama")));
 }
 
 TEST_F(BadInputTest, MissingDataset) {
-  ExpectError(SubmitWith("datasets/licences", "datasets/nowhere"), 4,
+  ExpectError(SubmitWith("datasets/licences", "datasets/nowhere"), 15,
               HasSubstr("datasets/nowhere"));
   ExpectError(SubmitWith("datasets/licences", "/some/file"), 3,
               HasSubstr("millrace datasets upload"));
 }
 
-TEST_F(BadInputTest, EmptyDataset) { ExpectError(Upload("empty", ""), 3, HasSubstr("empty")); }
+TEST_F(BadInputTest, EmptyDataset) { ExpectError(Upload("empty", ""), 14, HasSubstr("empty")); }
 
 TEST_F(BadInputTest, BinaryDataset) {
-  ExpectError(Upload("binary", std::string("\x7f\x45\x4c\x46\x00\x01\xff\xfe", 8)), 3,
+  ExpectError(Upload("binary", std::string("\x7f\x45\x4c\x46\x00\x01\xff\xfe", 8)), 14,
               HasSubstr("binary.txt"));
 }
 
 TEST_F(BadInputTest, TextShorterThanASequence) {
   EXPECT_EQ(Upload("short", "too short").exit_code, 0);
-  ExpectError(SubmitWith("datasets/licences", "datasets/short"), 3,
+  ExpectError(SubmitWith("datasets/licences", "datasets/short"), 14,
               AllOf(HasSubstr("datasets/short"), HasSubstr("64")));
 }
 
 TEST_F(BadInputTest, BudgetTooSmallForALayer) {
-  ExpectError(SubmitText(JobFileText() + "memory: {device_budget: 4KiB}\n"), 5,
+  ExpectError(SubmitText(JobFileText() + "memory: {device_budget: 4KiB}\n"), 17,
               HasSubstr("error: memory.device_budget: "));
 }
 
@@ -138,7 +138,7 @@ TEST_F(BadInputTest, BadId) {
 TEST_F(BadInputTest, CheckpointStepThatDoesNotExist) {
   system_->Submit("done");
   ASSERT_EQ(system_->WaitForEnd("done").state(), v1::Job::SUCCEEDED);
-  ExpectError(system_->Run({"checkpoints", "show", "done", "17"}), 4,
+  ExpectError(system_->Run({"checkpoints", "show", "done", "17"}), 16,
               AllOf(HasSubstr("17"), HasSubstr("60")));
   ExpectError(system_->Run({"checkpoints", "show", "done", "some"}), 3, HasSubstr("some"));
 }

@@ -28,7 +28,7 @@ TEST(FullDisk, AnUploadGoesOnWhenThereIsRoomAgain) {
   system.StartDaemon(full);
   std::string path = WriteText(system, "large.txt", 8 << 20);
   RunResult upload = system.Run({"datasets", "upload", "large", path});
-  EXPECT_EQ(upload.exit_code, 7) << upload.errors;
+  EXPECT_EQ(upload.exit_code, 18) << upload.errors;
   EXPECT_THAT(upload.errors, HasSubstr("large.txt"));
   EXPECT_EQ(system.StopDaemon(), 0);
   system.StartDaemon();
@@ -57,7 +57,7 @@ class SmallDiskTest : public ::testing::Test {
 TEST_F(SmallDiskTest, ADatasetThatDoesNotFitIsRefusedBeforeItIsSent) {
   RunResult upload =
       system_.Run({"datasets", "upload", "large", WriteText(system_, "large.txt", 20 << 20)});
-  EXPECT_EQ(upload.exit_code, 7) << upload.errors;
+  EXPECT_EQ(upload.exit_code, 18) << upload.errors;
   EXPECT_EQ(std::count(upload.errors.begin(), upload.errors.end(), '\n'), 1) << upload.errors;
 }
 

@@ -145,6 +145,9 @@ TEST_F(SurvivalTest, WatchAndLogsGoOnAcrossARestartOfTheDaemon) {
   system_.Submit("watched", Job());
   std::unique_ptr<Process> watch = system_.Start({"watch", "watched", "-o", "json"});
   std::unique_ptr<Process> logs = system_.Start({"logs", "watched", "-f"});
+  // A command that has not reached its daemon yet would say so and end.
+  ASSERT_TRUE(watch->WaitForOutput("sequence"));
+  ASSERT_TRUE(logs->WaitForOutput("prepared"));
   system_.WaitForStep("watched", 20);
   system_.KillDaemon();
   system_.StartDaemon();
