@@ -72,7 +72,7 @@ TEST_F(SmallDiskTest, AJobThatCannotSaveFailsForThatReasonAndCanBeResumed) {
       system_.Run({"submit", system_.WriteJobFile(JobFileText(options)), "--id", "big", "--watch"});
   EXPECT_EQ(run.exit_code, 9) << run.output << run.errors;
   EXPECT_THAT(run.output, HasSubstr("big FAILED (DISK_FULL)"));
-  EXPECT_EQ(system_.Run({"checkpoints", "show", "big", "latest"}).exit_code, 4);
+  EXPECT_EQ(system_.Run({"checkpoints", "show", "big", "latest"}).exit_code, 16);
   EXPECT_EQ(system_.Run({"datasets", "delete", "filler"}).exit_code, 0);
   RunResult resume = system_.Run({"resume", "big"});
   EXPECT_EQ(resume.exit_code, 0) << resume.errors;
