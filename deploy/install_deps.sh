@@ -16,7 +16,6 @@ build_packages=(
   libsqlite3-dev                                                  # the job store
   prometheus-cpp-dev libcivetweb-dev                              # metrics over HTTP
   libdnnl-dev libhwy-dev                                          # matrix products, portable SIMD
-  libpcre2-dev libicu-dev                                         # tokenizers
 )
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev)
 lint_packages=(clang-format clang-tidy git)

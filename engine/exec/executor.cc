@@ -12,9 +12,6 @@
 namespace millrace {
 namespace {
 
-constexpr std::array<absl::string_view, kNumStreams> kStreamNames = {"upload", "compute",
-                                                                     "download"};
-
 // Which instructions another stream waits for.
 std::vector<bool> WaitedFor(const Schedule& schedule) {
   std::vector<bool> waited(schedule.instructions.size(), false);
@@ -35,7 +32,9 @@ Executor::Executor(const ScheduledModel& model, const Plan& plan, Device* device
       pool_(*pool),
       state_(*state),
       cancelled_(cancelled) {
-  for (int s = 0; s < kNumStreams; ++s) streams_[s] = device_.CreateStream(kStreamNames[s]);
+  for (int s = 0; s < kNumStreams; ++s) {
+    streams_[s] = device_.CreateStream(NameOf(static_cast<StreamId>(s)));
+  }
 }
 
 absl::Status Executor::Prepare(const Schedule& schedule) {
@@ -59,9 +58,15 @@ absl::Status Executor::Prepare(const Schedule& schedule) {
 
 absl::Status Executor::Run(const Schedule& schedule, Pass& pass) {
   bound_.assign(schedule.buffers.size(), nullptr);
+  positions_.assign(pass.batches.size(), nullptr);
+  device_rotary_table_ = nullptr;
   for (const Buffer& buffer : schedule.buffers) {
     if (buffer.kind == BufferKind::kOpsWorkspace) {
       ops_.SetWorkspace(Place(buffer), buffer.bytes);
+    } else if (buffer.kind == BufferKind::kPositions) {
+      positions_[buffer.index] = reinterpret_cast<const int32_t*>(Place(buffer));
+    } else if (buffer.kind == BufferKind::kRotaryTable && buffer.bytes > 0) {
+      device_rotary_table_ = reinterpret_cast<const float*>(Place(buffer));
     }
   }
   const std::vector<bool> waited = WaitedFor(schedule);
@@ -102,25 +107,15 @@ void* Executor::Address(const Schedule& schedule, int index) {
   }
 }
 
-PassContext Executor::Context(const Schedule& schedule, const Instruction& instruction,
-                              const Pass& pass) {
+PassContext Executor::Context(const Instruction& instruction, const Pass& pass) {
   const TokenBatch& batch = pass.batches[instruction.micro_batch];
-  const int32_t* positions = nullptr;
-  const float* rotary_table = nullptr;
-  for (const Buffer& buffer : schedule.buffers) {
-    if (buffer.kind == BufferKind::kPositions && buffer.index == instruction.micro_batch) {
-      positions = reinterpret_cast<const int32_t*>(Place(buffer));
-    } else if (buffer.kind == BufferKind::kRotaryTable && buffer.bytes > 0) {
-      rotary_table = reinterpret_cast<const float*>(Place(buffer));
-    }
-  }
   return {.spec = model_.spec,
           .ops = ops_,
           .stream = stream(instruction.stream),
           .tokens = static_cast<int64_t>(batch.inputs.size()),
           .boundaries = batch.boundaries,
-          .positions = positions,
-          .rotary_table = rotary_table};
+          .positions = positions_[instruction.micro_batch],
+          .rotary_table = device_rotary_table_};
 }
 
 SlabGradient Executor::Gradient(const Schedule& schedule, const Instruction& instruction) {
@@ -208,7 +203,7 @@ void Executor::EmbedForward(const Schedule& schedule, const Instruction& instruc
                             const Pass& pass) {
   Stream& on = stream(instruction.stream);
   const TokenBatch& batch = pass.batches[instruction.micro_batch];
-  const PassContext context = Context(schedule, instruction, pass);
+  const PassContext context = Context(instruction, pass);
   device_.CopyToDevice(on, const_cast<int32_t*>(context.positions), batch.positions.data(),
                        batch.positions.size() * sizeof(int32_t));
   void* output = Address(schedule, instruction.output);
@@ -279,7 +274,7 @@ void Executor::ClearEmbeddingGradient() {
 }
 
 void Executor::Block(const Schedule& schedule, const Instruction& instruction, const Pass& pass) {
-  const PassContext context = Context(schedule, instruction, pass);
+  const PassContext context = Context(instruction, pass);
   const SlabLayout& layout = model_.layouts[instruction.unit];
   const void* weights = Address(schedule, instruction.weights);
   const void* input = Address(schedule, instruction.input);
@@ -294,7 +289,7 @@ void Executor::Block(const Schedule& schedule, const Instruction& instruction, c
 }
 
 void Executor::Head(const Schedule& schedule, const Instruction& instruction, Pass& pass) {
-  const PassContext context = Context(schedule, instruction, pass);
+  const PassContext context = Context(instruction, pass);
   const bool tied = model_.spec.tied_embeddings;
   const DType dtype = model_.compute_dtype;
   const SlabLayout& layout = model_.layouts[instruction.unit];

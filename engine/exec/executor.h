@@ -69,7 +69,7 @@ class Executor {
   // Address of an operand; nullptr for kNone.
   void* Address(const Schedule& schedule, int buffer);
   SlabGradient Gradient(const Schedule& schedule, const Instruction& instruction);
-  PassContext Context(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
+  PassContext Context(const Instruction& instruction, const Pass& pass);
   Stream& stream(StreamId id) { return *streams_[static_cast<size_t>(id)]; }
 
   const ScheduledModel& model_;
@@ -83,6 +83,9 @@ class Executor {
   std::array<std::unique_ptr<Stream>, kNumStreams> streams_;
   std::vector<std::unique_ptr<Event>> events_;
   std::vector<float> rotary_table_;
+  // Places in the schedule that runs: positions of each micro-batch, and the rotary table.
+  std::vector<const int32_t*> positions_;
+  const float* device_rotary_table_ = nullptr;
   // Unified: host weights that each slot stands for.
   std::vector<void*> bound_;
   size_t peak_device_bytes_ = 0;

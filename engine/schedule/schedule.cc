@@ -4,10 +4,17 @@
 #include "absl/strings/str_join.h"
 
 namespace millrace {
-namespace {
-constexpr std::array<absl::string_view, kNumStreams> kStreamNames = {"upload", "compute",
-                                                                     "download"};
-}  // namespace
+absl::string_view NameOf(StreamId stream) {
+  switch (stream) {
+    case StreamId::kUpload:
+      return "upload";
+    case StreamId::kCompute:
+      return "compute";
+    case StreamId::kDownload:
+      return "download";
+  }
+  return "unknown";
+}
 
 absl::string_view NameOf(Opcode opcode) {
   switch (opcode) {
@@ -81,8 +88,7 @@ std::string ToString(const Schedule& schedule) {
   std::string text;
   for (size_t i = 0; i < schedule.instructions.size(); ++i) {
     const Instruction& instruction = schedule.instructions[i];
-    absl::StrAppend(&text, i, " ", kStreamNames[static_cast<size_t>(instruction.stream)], " ",
-                    NameOf(instruction.opcode));
+    absl::StrAppend(&text, i, " ", NameOf(instruction.stream), " ", NameOf(instruction.opcode));
     if (instruction.unit != kNone) absl::StrAppend(&text, " unit ", instruction.unit);
     if (instruction.micro_batch != kNone) {
       absl::StrAppend(&text, " micro-batch ", instruction.micro_batch);

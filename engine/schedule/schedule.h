@@ -17,6 +17,7 @@ namespace millrace {
 
 enum class StreamId : uint8_t { kUpload, kCompute, kDownload };
 inline constexpr int kNumStreams = 3;
+absl::string_view NameOf(StreamId stream);
 
 enum class Opcode : uint8_t {
   kUpdate,          // upload/download stream, host: optimizer on `unit`; gradient -> weights
