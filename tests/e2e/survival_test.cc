@@ -128,7 +128,10 @@ TEST_F(SurvivalTest, BothKilledTheJobGoesOnFromItsCheckpoint) {
 
 TEST_F(SurvivalTest, ADaemonThatIsStoppedSavesAndTheNextOneGoesOn) {
   Undisturbed();
-  system_.Submit("struck", Job());
+  // No checkpoint but the last is due, so that the stop never falls on one that is saved already.
+  JobOptions options = Job();
+  options.checkpoint_every = kSteps;
+  system_.Submit("struck", options);
   system_.WaitForStep("struck", 150);
   EXPECT_EQ(system_.StopDaemon(), 0) << system_.daemon().Errors();
   EXPECT_TRUE(system_.Workers().empty());
