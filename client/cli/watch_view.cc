@@ -79,6 +79,10 @@ void WatchView::OnEvent(const v1::JobEvent& event) {
     case v1::JobEvent::kSample:
       OnSample(event.sample());
       break;
+    case v1::JobEvent::kTrace:
+      Print(absl::StrFormat("trace of steps %d to %d  %s", event.trace().first_step(),
+                            event.trace().last_step(), HumanBytes(event.trace().size_bytes())));
+      break;
     case v1::JobEvent::kMemory:
     case v1::JobEvent::EVENT_NOT_SET:
       break;

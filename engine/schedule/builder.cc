@@ -144,7 +144,7 @@ class Builder {
       positions_.push_back(
           AddBuffer(BufferKind::kPositions, b, static_cast<size_t>(tokens) * sizeof(int32_t)));
     }
-    const int64_t saved_slots = training ? plan_.activation_slots : 1;
+    const int64_t saved_slots = training ? plan_.kept_passes : 1;
     for (int64_t i = 0; i < saved_slots; ++i) {
       saved_.push_back(AddBuffer(BufferKind::kSaved, i, BlockSavedBytes(spec, tokens, dtype)));
     }
@@ -202,7 +202,7 @@ class Builder {
     return model_.num_blocks() * shape_.micro_batches - 1 - position;
   }
   bool Kept(int unit, int64_t micro_batch) const {
-    return FromEnd(unit, micro_batch) < plan_.activation_slots;
+    return FromEnd(unit, micro_batch) < plan_.kept_passes;
   }
   int Saved(int unit, int64_t micro_batch) const {
     return saved_[FromEnd(unit, micro_batch) % static_cast<int64_t>(saved_.size())];

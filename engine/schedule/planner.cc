@@ -111,7 +111,7 @@ absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shap
               kSlabAlignment);
   const int64_t most = model.num_blocks() * shape.micro_batches;
   const int64_t more = static_cast<int64_t>((device_budget_bytes - least) / slot);
-  plan.activation_slots = std::min(most, 1 + more);
+  plan.kept_passes = std::min(most, 1 + more);
 
   const Schedule schedule = BuildStepSchedule(model, plan, shape.clip);
   plan.device_bytes = schedule.device_bytes;

@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/base/dtype.h"
 #include "engine/base/field_problem.h"
 #include "engine/optim/learning_rate.h"
 #include "engine/optim/optimizer.h"
+#include "engine/schedule/plan.h"
 #include "engine/state/recipe.h"
 
 namespace millrace {
@@ -37,6 +39,7 @@ struct TrainSpec {
   std::optional<int64_t> tokens_per_micro_batch;  // the planner's choice when left out
   int64_t seed = 0;
   double clip_norm = 1.0;  // 0: no clipping
+  double z_loss = 0;       // factor of mean (log Σ exp logits)²; 0: off
   double learning_rate = 3e-4;
   AdamWParams adamw;
   ScheduleKind schedule = ScheduleKind::kCosine;
@@ -52,6 +55,9 @@ struct TrainSpec {
   // memory; the node's free memory when left out
   std::optional<int64_t> device_budget_bytes;
   std::optional<int64_t> host_budget_bytes;
+  std::string device = "cpu";       // or "cpu-discrete"
+  std::optional<double> link_gbps;  // cpu-discrete only; 10^9 bytes/s each way
+  PlanChoices plan;
 
   // checkpoint
   std::optional<int64_t> checkpoint_every_steps;  // a tenth of `steps` when left out; 0: the last
@@ -68,6 +74,9 @@ struct TrainSpec {
   int64_t sample_max_tokens = 64;
   double temperature = 0.8;  // 0: greedy
   int64_t top_k = 40;        // 0: all
+
+  // trace: first and last step to write a trace of
+  std::optional<std::pair<int64_t, int64_t>> trace_steps;
 };
 
 // All that is wrong with the values by themselves (model and data are checked when they are read).

@@ -90,6 +90,9 @@ absl::Status ApplyOne(JobTransaction& transaction, StoredJob* stored, StoredAtte
       *progress->mutable_memory() = report.memory();
       *event.mutable_memory() = report.memory();
       break;
+    case WorkerReport::kTrace:
+      *event.mutable_trace() = report.trace();
+      break;
     case WorkerReport::kHello:
     case WorkerReport::REPORT_NOT_SET:
       // Nothing that lasts. The second is a kind of report that a newer worker knows.

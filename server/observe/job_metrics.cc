@@ -65,6 +65,7 @@ void JobMetrics::OnJobEvent(const Job& job, const v1::JobEvent* event) {
       }
       break;
     case v1::JobEvent::kSample:
+    case v1::JobEvent::kTrace:
     case v1::JobEvent::EVENT_NOT_SET:
       break;
   }

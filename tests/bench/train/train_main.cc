@@ -135,7 +135,7 @@ absl::StatusOr<nlohmann::json> Measure(const Options& options) {
       {"tokens_per_second", static_cast<double>(tokens) / median},
       {"peak_matmul_flops", peak_flops},
       {"speed_of_light_ratio", flops / peak_flops / median},
-      {"activation_slots", plan.activation_slots},
+      {"kept_passes", plan.kept_passes},
       {"peak_device_bytes", plan.device_bytes},
       {"peak_resident_bytes", usage.ru_maxrss * int64_t{1024}},
       {"memory_bytes", memory},

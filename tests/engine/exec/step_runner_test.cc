@@ -119,7 +119,7 @@ class Rig {
     ScheduledModel model = MakeScheduledModel(setup.spec, *state_, *ops_, setup.shape);
     const bool unified = setup.mode == CpuDeviceMode::kUnified;
     Plan plan = *MakePlan(model, setup.shape, unified, size_t{1} << 40);
-    plan.activation_slots = std::min(plan.activation_slots, setup.activation_slots);
+    plan.kept_passes = std::min(plan.kept_passes, setup.activation_slots);
     plan.weight_slots = setup.weight_slots;
     const size_t memory_bytes = plan.device_bytes + (size_t{1} << 20);
     if (setup.deferred.has_value()) {

@@ -88,8 +88,8 @@ TEST(ScheduleTest, EveryScheduleOfRandomModelsAndPlansIsSafeAndWithinItsPlan) {
     const bool unified = random() % 2 == 0;
     absl::StatusOr<Plan> plan = MakePlan(model, shape, unified, kPlenty);
     ASSERT_TRUE(plan.ok()) << plan.status();
-    EXPECT_EQ(plan->activation_slots, model.num_blocks() * shape.micro_batches);
-    plan->activation_slots = 1 + random() % plan->activation_slots;
+    EXPECT_EQ(plan->kept_passes, model.num_blocks() * shape.micro_batches);
+    plan->kept_passes = 1 + random() % plan->kept_passes;
     plan->weight_slots = 1 + random() % 3;
     for (bool pending : {false, true}) {
       const Schedule schedule = BuildStepSchedule(model, *plan, pending);
@@ -121,7 +121,7 @@ TEST(ScheduleTest, RecomputesExactlyTheBlocksWhoseActivationsAreNotKept) {
   const ScheduledModel model = SmallModel();
   Plan plan = *MakePlan(model, SmallShape(), true, kPlenty);
   for (int64_t slots = 1; slots <= 6; ++slots) {
-    plan.activation_slots = slots;
+    plan.kept_passes = slots;
     EXPECT_EQ(Count(BuildStepSchedule(model, plan, false), Opcode::kBlockRecompute), 6 - slots);
   }
 }
@@ -141,9 +141,9 @@ TEST(PlannerTest, KeepsAsManyActivationsAsTheBudgetHolds) {
   const StepShape shape = SmallShape();
   const Plan most = *MakePlan(model, shape, true, kPlenty);
   const Plan exact = *MakePlan(model, shape, true, most.device_bytes);
-  EXPECT_EQ(exact.activation_slots, most.activation_slots);
+  EXPECT_EQ(exact.kept_passes, most.kept_passes);
   const Plan fewer = *MakePlan(model, shape, true, most.device_bytes - 1);
-  EXPECT_EQ(fewer.activation_slots, most.activation_slots - 1);
+  EXPECT_EQ(fewer.kept_passes, most.kept_passes - 1);
   EXPECT_LE(fewer.device_bytes, most.device_bytes - 1);
 }
 
@@ -194,7 +194,7 @@ class PlantedFaultTest : public ::testing::TestWithParam<bool> {
  protected:
   PlantedFaultTest() {
     plan_ = *MakePlan(model_, SmallShape(), GetParam(), kPlenty);
-    plan_.activation_slots = 2;
+    plan_.kept_passes = 2;
     schedule_ = BuildStepSchedule(model_, plan_, true);
   }
   ScheduledModel model_ = SmallModel();
