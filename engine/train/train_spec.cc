@@ -21,6 +21,7 @@ constexpr int64_t kMostCount = 1'000'000'000;
 constexpr int64_t kMostSampleTokens = int64_t{1} << 20;
 constexpr size_t kMostPrompts = 1000;
 constexpr int64_t kMostThreads = 512;
+constexpr int64_t kMostUnits = 1'000'000;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 
 class Checker {
@@ -103,6 +104,7 @@ void CheckTokens(const TrainSpec& spec, Checker& check) {
 
 void CheckOptimizer(const TrainSpec& spec, Checker& check) {
   check.NotNegative("train.clip_norm", spec.clip_norm);
+  check.NotNegative("train.z_loss", spec.z_loss);
   check.Positive("train.optimizer.learning_rate", spec.learning_rate);
   for (double beta : {spec.adamw.beta1, spec.adamw.beta2}) {
     check.Require(beta >= 0 && beta < 1, "train.optimizer.betas",
@@ -127,6 +129,35 @@ void CheckOptimizer(const TrainSpec& spec, Checker& check) {
                 "train.schedule.decay_steps",
                 absl::StrCat(*spec.decay_steps, " is more than the steps after warmup (",
                              spec.steps - spec.warmup_steps, ")"));
+}
+
+void CheckMemory(const TrainSpec& spec, Checker& check) {
+  if (spec.device_budget_bytes) {
+    check.Between("memory.device_budget", *spec.device_budget_bytes, 1, kMostBytes);
+  }
+  if (spec.host_budget_bytes) {
+    check.Between("memory.host_budget", *spec.host_budget_bytes, 1, kMostBytes);
+  }
+  const bool is_discrete = spec.device == "cpu-discrete";
+  check.Require(is_discrete || spec.device == "cpu", "memory.device",
+                absl::StrCat("`", spec.device,
+                             "` is unknown; use one of cpu, cpu-discrete (a card that is "
+                             "not here is for `millrace plan --device`)"));
+  if (spec.link_gbps) {
+    check.Positive("memory.link_gbps", *spec.link_gbps);
+    check.Require(is_discrete, "memory.link_gbps",
+                  "only the device cpu-discrete has a link; remove it or set memory.device to "
+                  "cpu-discrete");
+  }
+}
+
+void CheckPlan(const PlanChoices& plan, Checker& check) {
+  if (plan.weight_slots) {
+    check.Between("memory.plan.weight_slots", *plan.weight_slots, 2, kMostUnits);
+  }
+  if (plan.resident_units) {
+    check.Between("memory.plan.resident_units", *plan.resident_units, 0, kMostUnits);
+  }
 }
 
 void CheckSampling(const TrainSpec& spec, Checker& check) {
@@ -165,11 +196,8 @@ std::vector<FieldProblem> Validate(const TrainSpec& spec) {
   }
   check.Require(spec.recipe != Recipe::kFp32 || spec.compute != DType::kBF16, "precision.compute",
                 "the recipe fp32 computes in f32 only; set compute to f32, or recipe to full");
-  if (spec.device_budget_bytes) {
-    check.Between("memory.device_budget", *spec.device_budget_bytes, 1, kMostBytes);
-  }
-  if (spec.host_budget_bytes)
-    check.Between("memory.host_budget", *spec.host_budget_bytes, 1, kMostBytes);
+  CheckMemory(spec, check);
+  CheckPlan(spec.plan, check);
   if (spec.checkpoint_every_steps) {
     check.Between("checkpoint.every_steps", *spec.checkpoint_every_steps, 0, kMostSteps);
   }

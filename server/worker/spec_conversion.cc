@@ -108,6 +108,14 @@ constexpr Named<ScheduleKind> kSchedules[] = {{"cosine", ScheduleKind::kCosine},
 constexpr Named<Recipe> kRecipes[] = {{"full", Recipe::kFull}, {"fp32", Recipe::kFp32}};
 constexpr Named<DType> kComputeTypes[] = {{"bf16", DType::kBF16}, {"f32", DType::kF32}};
 constexpr Named<int> kOptimizers[] = {{"adamw", 0}};
+constexpr Named<Order> kOrders[] = {{"layer_major", Order::kLayerMajor},
+                                    {"batch_major", Order::kBatchMajor}};
+constexpr Named<Activations> kActivations[] = {{"recompute", Activations::kRecompute},
+                                               {"selective", Activations::kSelective},
+                                               {"keep", Activations::kKeep}};
+constexpr Named<bool> kInputsOnHost[] = {{"device", false}, {"host", true}};
+constexpr Named<HeadPlacement> kHeadPlacements[] = {{"whole", HeadPlacement::kWhole},
+                                                    {"tiles", HeadPlacement::kTiled}};
 
 // The value called `name`; none for an empty or unknown name, the latter with a problem.
 template <typename T, size_t kCount>
@@ -139,6 +147,7 @@ void ConvertTrain(const v1::TrainSpec& from, TrainSpec* to, std::vector<FieldPro
   if (from.has_tokens_per_micro_batch()) to->tokens_per_micro_batch = from.tokens_per_micro_batch();
   if (from.has_seed()) to->seed = from.seed();
   if (from.has_clip_norm()) to->clip_norm = from.clip_norm();
+  if (from.has_z_loss()) to->z_loss = from.z_loss();
   if (from.has_threads()) to->threads = from.threads();
 
   const v1::OptimizerSpec& optimizer = from.optimizer();
@@ -160,6 +169,33 @@ void ConvertTrain(const v1::TrainSpec& from, TrainSpec* to, std::vector<FieldPro
   if (schedule.has_warmup_steps()) to->warmup_steps = schedule.warmup_steps();
   if (schedule.has_final_ratio()) to->final_ratio = schedule.final_ratio();
   if (schedule.has_decay_steps()) to->decay_steps = schedule.decay_steps();
+}
+
+void ConvertMemory(const v1::MemorySpec& from, TrainSpec* to, std::vector<FieldProblem>* problems) {
+  if (from.has_device_budget_bytes()) to->device_budget_bytes = from.device_budget_bytes();
+  if (from.has_host_budget_bytes()) to->host_budget_bytes = from.host_budget_bytes();
+  if (!from.device().empty()) to->device = from.device();
+  if (from.has_link_gbps()) to->link_gbps = from.link_gbps();
+
+  const v1::PlanSpec& plan = from.plan();
+  to->plan.order = ValueOf(kOrders, plan.order(), "memory.plan.order", problems);
+  if (plan.has_weight_slots()) to->plan.weight_slots = plan.weight_slots();
+  if (plan.has_resident_units()) to->plan.resident_units = plan.resident_units();
+  to->plan.activations =
+      ValueOf(kActivations, plan.activations(), "memory.plan.activations", problems);
+  to->plan.inputs_on_host =
+      ValueOf(kInputsOnHost, plan.layer_inputs(), "memory.plan.layer_inputs", problems);
+  to->plan.head = ValueOf(kHeadPlacements, plan.head(), "memory.plan.head", problems);
+}
+
+void ConvertTrace(const v1::TraceSpec& from, TrainSpec* to, std::vector<FieldProblem>* problems) {
+  if (from.steps_size() == 2) {
+    to->trace_steps.emplace(from.steps(0), from.steps(1));
+  } else if (from.steps_size() != 0) {
+    problems->push_back(
+        {"trace.steps",
+         absl::StrCat(from.steps_size(), " given; give the first and the last, as [10, 12]")});
+  }
 }
 
 }  // namespace
@@ -185,9 +221,8 @@ TrainSpec ToTrainSpec(const v1::JobSpec& spec, const std::string& data_path,
   result.compute =
       ValueOf(kComputeTypes, spec.precision().compute(), "precision.compute", problems);
 
-  const v1::MemorySpec& memory = spec.memory();
-  if (memory.has_device_budget_bytes()) result.device_budget_bytes = memory.device_budget_bytes();
-  if (memory.has_host_budget_bytes()) result.host_budget_bytes = memory.host_budget_bytes();
+  ConvertMemory(spec.memory(), &result, problems);
+  ConvertTrace(spec.trace(), &result, problems);
 
   const v1::CheckpointSpec& checkpoint = spec.checkpoint();
   if (checkpoint.has_every_steps()) result.checkpoint_every_steps = checkpoint.every_steps();
@@ -217,6 +252,7 @@ v1::JobSpec FillIn(v1::JobSpec spec, const TrainSpec& resolved) {
   }
   train->set_seed(resolved.seed);
   train->set_clip_norm(resolved.clip_norm);
+  train->set_z_loss(resolved.z_loss);
   if (resolved.threads) train->set_threads(static_cast<int32_t>(*resolved.threads));
   v1::OptimizerSpec* optimizer = train->mutable_optimizer();
   optimizer->set_name(kOptimizers[0].name);
@@ -235,6 +271,9 @@ v1::JobSpec FillIn(v1::JobSpec spec, const TrainSpec& resolved) {
   spec.mutable_precision()->set_recipe(NameIn(kRecipes, resolved.recipe));
   if (resolved.compute)
     spec.mutable_precision()->set_compute(NameIn(kComputeTypes, *resolved.compute));
+
+  // The planner's choices are no part of the job: another machine may plan it otherwise.
+  spec.mutable_memory()->set_device(resolved.device);
 
   v1::CheckpointSpec* checkpoint = spec.mutable_checkpoint();
   if (resolved.checkpoint_every_steps) {

@@ -129,16 +129,24 @@ INSTANTIATE_TEST_SUITE_P(
               s.recipe = Recipe::kFp32;
               s.compute = DType::kBF16;
             }},
+        Bad{"train.z_loss", [](TrainSpec& s) { s.z_loss = -1e-4; }},
         Bad{"memory.device_budget", [](TrainSpec& s) { s.device_budget_bytes = 0; }},
+        Bad{"memory.host_budget", [](TrainSpec& s) { s.host_budget_bytes = -1; }},
+        Bad{"memory.device", [](TrainSpec& s) { s.device = "rtx-4090"; }},
+        Bad{"memory.link_gbps", [](TrainSpec& s) { s.link_gbps = 10; }},
+        Bad{"memory.link_gbps",
+            [](TrainSpec& s) {
+              s.device = "cpu-discrete";
+              s.link_gbps = 0;
+            }},
+        Bad{"memory.plan.weight_slots", [](TrainSpec& s) { s.plan.weight_slots = 1; }},
+        Bad{"memory.plan.resident_units", [](TrainSpec& s) { s.plan.resident_units = -1; }},
         Bad{"checkpoint.every_steps", [](TrainSpec& s) { s.checkpoint_every_steps = -1; }},
         Bad{"checkpoint.keep_last", [](TrainSpec& s) { s.keep_last = 0; }},
         Bad{"checkpoint.keep_best", [](TrainSpec& s) { s.keep_best = -1; }},
         Bad{"evaluation.max_sequences", [](TrainSpec& s) { s.evaluate_max_sequences = 0; }},
         Bad{"sample.prompts", [](TrainSpec& s) { s.sample_every_steps = 10; }},
-        Bad{"sample.prompts[1]",
-            [](TrainSpec& s) {
-              s.prompts = {"Once", ""};
-            }},
+        Bad{"sample.prompts[1]", [](TrainSpec& s) { s.prompts = {"Once", ""}; }},
         Bad{"sample.temperature", [](TrainSpec& s) { s.temperature = -0.5; }}));
 
 TEST(TrainSpecTest, ReportsAllProblemsAtOnce) {

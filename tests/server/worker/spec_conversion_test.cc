@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "proto/job_file/job_file.h"
@@ -36,15 +37,23 @@ train:
   tokens_per_micro_batch: 4096
   seed: 7
   clip_norm: 0.5
+  z_loss: 1.0e-4
   optimizer: {name: adamw, learning_rate: 1.0e-3, betas: [0.8, 0.99], epsilon: 1.0e-6,
               weight_decay: 0.2}
   schedule: {name: wsd, warmup_steps: 100, final_ratio: 0.2, decay_steps: 300}
   threads: 3
 precision: {recipe: fp32, compute: f32}
-memory: {device_budget: 2GiB, host_budget: 3GiB}
+memory:
+  device_budget: 2GiB
+  host_budget: 3GiB
+  device: cpu-discrete
+  link_gbps: 12.5
+  plan: {order: batch_major, weight_slots: 3, resident_units: 4, activations: selective,
+         layer_inputs: host, head: tiles}
 checkpoint: {every_steps: 200, keep_last: 4, keep_best: 3}
 evaluation: {every_steps: 50, max_sequences: 8}
 sample: {every_steps: 500, prompts: [Once, Twice], max_tokens: 32, temperature: 0.5, top_k: 10}
+trace: {steps: [10, 12]}
 )";
 
 TEST(SpecConversion, RefusesNumbersThatJsonDoesNotHave) {
@@ -103,6 +112,15 @@ TEST(SpecConversion, CarriesEveryField) {
   EXPECT_EQ(spec.compute, DType::kF32);
   EXPECT_EQ(spec.device_budget_bytes, int64_t{2} << 30);
   EXPECT_EQ(spec.host_budget_bytes, int64_t{3} << 30);
+  EXPECT_DOUBLE_EQ(spec.z_loss, 1e-4);
+  EXPECT_EQ(spec.device, "cpu-discrete");
+  EXPECT_DOUBLE_EQ(spec.link_gbps.value_or(0), 12.5);
+  EXPECT_EQ(spec.plan.order, Order::kBatchMajor);
+  EXPECT_EQ(spec.plan.weight_slots, 3);
+  EXPECT_EQ(spec.plan.resident_units, 4);
+  EXPECT_EQ(spec.plan.activations, Activations::kSelective);
+  EXPECT_EQ(spec.plan.inputs_on_host, true);
+  EXPECT_EQ(spec.plan.head, HeadPlacement::kTiled);
   EXPECT_EQ(spec.checkpoint_every_steps, 200);
   EXPECT_EQ(spec.keep_last, 4);
   EXPECT_EQ(spec.keep_best, 3);
@@ -113,6 +131,7 @@ TEST(SpecConversion, CarriesEveryField) {
   EXPECT_EQ(spec.sample_max_tokens, 32);
   EXPECT_DOUBLE_EQ(spec.temperature, 0.5);
   EXPECT_EQ(spec.top_k, 10);
+  EXPECT_EQ(spec.trace_steps, std::make_pair(int64_t{10}, int64_t{12}));
 }
 
 TEST(SpecConversion, WritesWholeNumbersOfAModelAsIntegers) {
@@ -137,6 +156,11 @@ TEST(SpecConversion, LeavesDefaultsToTheEngine) {
   EXPECT_DOUBLE_EQ(spec.learning_rate, TrainSpec().learning_rate);
   EXPECT_FALSE(spec.threads.has_value());
   EXPECT_FALSE(spec.compute.has_value());
+  EXPECT_EQ(spec.device, TrainSpec().device);
+  EXPECT_FALSE(spec.link_gbps.has_value());
+  EXPECT_FALSE(spec.plan.order.has_value());
+  EXPECT_FALSE(spec.plan.inputs_on_host.has_value());
+  EXPECT_FALSE(spec.trace_steps.has_value());
 }
 
 TEST(SpecConversion, NamesWhatTheEngineHasNoWordFor) {
@@ -150,6 +174,21 @@ TEST(SpecConversion, NamesWhatTheEngineHasNoWordFor) {
                                   "train.schedule.name", "precision.recipe", "precision.compute"));
   EXPECT_THAT(problems[0].message, HasSubstr("`sgd` is unknown; use adamw"));
   EXPECT_THAT(problems[2].message, HasSubstr("one of cosine, constant, linear, wsd"));
+}
+
+TEST(SpecConversion, NamesPlanChoicesAndTracesThatAreNone) {
+  std::vector<FieldProblem> problems;
+  ToTrainSpec(Parse("memory: {plan: {order: random, activations: some, layer_inputs: disk,\n"
+                    "                head: half}}\n"
+                    "trace: {steps: [10]}\n"),
+              "", &problems);
+  std::vector<std::string> fields;
+  for (const FieldProblem& problem : problems) fields.push_back(problem.field);
+  EXPECT_THAT(fields, ElementsAre("memory.plan.order", "memory.plan.activations",
+                                  "memory.plan.layer_inputs", "memory.plan.head", "trace.steps"));
+  EXPECT_THAT(problems[0].message,
+              HasSubstr("`random` is unknown; use one of layer_major, batch_major"));
+  EXPECT_THAT(problems[4].message, HasSubstr("[10, 12]"));
 }
 
 TEST(SpecConversion, FillsInWhatWasDecidedOnce) {
@@ -168,6 +207,8 @@ TEST(SpecConversion, FillsInWhatWasDecidedOnce) {
   EXPECT_EQ(filled.checkpoint().every_steps(), 10);
   EXPECT_EQ(filled.tokenizer(), "byte");
   EXPECT_FALSE(filled.memory().has_device_budget_bytes());
+  EXPECT_EQ(filled.memory().device(), "cpu");
+  EXPECT_FALSE(filled.memory().has_plan());
 
   const v1::JobSpec again = FillIn(filled, Resolve(ToTrainSpec(filled, "", &problems), 8, false));
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(filled, again))
