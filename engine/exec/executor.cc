@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/status_macros.h"
 #include "engine/ops/embedding.h"
@@ -39,6 +40,14 @@ Executor::Executor(const ScheduledModel& model, const Plan& plan, Device* device
 
 absl::Status Executor::Prepare(const Schedule& schedule) {
   const ModelSpec& spec = model_.spec;
+  for (size_t unit = 0; unit < model_.layouts.size(); ++unit) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        AlignedBuffer gradient,
+        AlignedBuffer::Allocate(
+            static_cast<size_t>(model_.layouts[unit].count) * SizeOf(model_.gradient_dtypes[unit]),
+            "gradients"));
+    gradients_.push_back(std::move(gradient));
+  }
   if (!plan_.unified) {
     const size_t bytes =
         static_cast<size_t>(plan_.shape.tokens_per_micro_batch * spec.hidden_size) *
@@ -98,7 +107,7 @@ void* Executor::Address(const Schedule& schedule, int index) {
   const Buffer& buffer = schedule.buffers[index];
   switch (buffer.kind) {
     case BufferKind::kHostGradient:
-      return state_.Gradient(buffer.index);
+      return HostGradient(buffer.index).data;
     case BufferKind::kWeightSlot:
       if (plan_.unified) return bound_[index];
       [[fallthrough]];
@@ -170,8 +179,8 @@ void Executor::Issue(const Schedule& schedule, const Instruction& instruction, P
       return DownloadGradient(schedule, instruction);
     case Opcode::kGradientNorm:
       on.RunOnHost([this, unit, &pass] {
-        state_.ClearGradientPadding(unit);
-        pass.norm_sum += GradientSumOfSquares(state_, unit, pool_);
+        ClearGradientPadding(model_.layouts[unit], HostGradient(unit));
+        pass.norm_sum += GradientSumOfSquares(model_.layouts[unit], HostGradient(unit), pool_);
         return absl::OkStatus();
       });
       return;
@@ -181,22 +190,24 @@ void Executor::Issue(const Schedule& schedule, const Instruction& instruction, P
 void Executor::DownloadGradient(const Schedule& schedule, const Instruction& instruction) {
   const int unit = instruction.unit;
   const std::byte* source = static_cast<const std::byte*>(Address(schedule, instruction.input));
-  size_t begin = 0, bytes = state_.GradientBytes(unit);
+  const GradientSlab target = HostGradient(unit);
+  const size_t element = SizeOf(target.dtype);
+  size_t begin = 0, bytes = static_cast<size_t>(model_.layouts[unit].count) * element;
   if (unit == 0) {
     // The tied head makes the token table's gradient alone.
     const TensorLayout& table = *model_.layouts[0].Find(TensorRole::kTokenEmbedding);
-    begin = static_cast<size_t>(table.offset) * SizeOf(state_.gradient_dtype(0));
-    bytes = static_cast<size_t>(table.count()) * SizeOf(state_.gradient_dtype(0));
+    begin = static_cast<size_t>(table.offset) * element;
+    bytes = static_cast<size_t>(table.count()) * element;
   }
-  device_.CopyToHost(stream(instruction.stream),
-                     static_cast<std::byte*>(state_.Gradient(unit)) + begin, source + begin, bytes);
+  device_.CopyToHost(stream(instruction.stream), static_cast<std::byte*>(target.data) + begin,
+                     source + begin, bytes);
 }
 
 void Executor::Update(int unit, Pass& pass) {
   // Without clipping the update is made as the gradient lands: nothing that is not finite may
   // reach the weights.
   if (!pass.update.valid || !std::isfinite(pass.norm_sum) || !std::isfinite(pass.loss_sum)) return;
-  UpdateUnit(state_, unit, pass.update.step, pass.update.factor, pool_);
+  UpdateUnit(state_, unit, HostGradient(unit), pass.update.step, pass.update.factor, pool_);
 }
 
 void Executor::EmbedForward(const Schedule& schedule, const Instruction& instruction,
@@ -243,7 +254,7 @@ void Executor::EmbedBackward(const Schedule& schedule, const Instruction& instru
     rows = download_staging_.data();
   }
   on.RunOnHost([=, this, &batch] {
-    const SlabGradient gradient{.data = state_.Gradient(0), .dtype = state_.gradient_dtype(0)};
+    const SlabGradient gradient{.data = HostGradient(0).data, .dtype = HostGradient(0).dtype};
     const SlabLayout& layout = model_.layouts[0];
     ScatterEmbeddingGradients(
         {.inputs = batch.inputs,
@@ -261,10 +272,10 @@ void Executor::EmbedBackward(const Schedule& schedule, const Instruction& instru
 
 // A tied head overwrites the token table's gradient; only what it does not write is cleared.
 void Executor::ClearEmbeddingGradient() {
-  const DType dtype = state_.gradient_dtype(0);
+  const DType dtype = HostGradient(0).dtype;
   for (const TensorLayout& tensor : model_.layouts[0].tensors) {
     if (model_.spec.tied_embeddings && tensor.role == TensorRole::kTokenEmbedding) continue;
-    std::byte* data = static_cast<std::byte*>(state_.Gradient(0)) +
+    std::byte* data = static_cast<std::byte*>(HostGradient(0).data) +
                       static_cast<size_t>(tensor.offset) * SizeOf(dtype);
     pool_.ParallelFor(tensor.count(), [&](int64_t begin, int64_t end) {
       std::memset(data + static_cast<size_t>(begin) * SizeOf(dtype), 0,

@@ -16,6 +16,7 @@
 #include "engine/model/block.h"
 #include "engine/model/head.h"
 #include "engine/ops/ops.h"
+#include "engine/optim/gradient_slab.h"
 #include "engine/optim/optimizer.h"
 #include "engine/schedule/schedule.h"
 #include "engine/state/host_state.h"
@@ -50,6 +51,11 @@ class Executor {
 
   // Runs a verified schedule to its end.
   absl::Status Run(const Schedule& schedule, Pass& pass);
+
+  // Where the gradient of the last step lies.
+  GradientSlab HostGradient(int unit) {
+    return {gradients_[unit].data(), model_.gradient_dtypes[unit]};
+  }
 
   // End of the highest buffer in the arena that was handed to an instruction or to the ops.
   size_t peak_device_bytes() const { return peak_device_bytes_; }
@@ -89,6 +95,8 @@ class Executor {
   // Unified: host weights that each slot stands for.
   std::vector<void*> bound_;
   size_t peak_device_bytes_ = 0;
+  // A slab each a unit.
+  std::vector<AlignedBuffer> gradients_;
   // Discrete: rows on their way between the host's embedding and the device.
   AlignedBuffer upload_staging_, download_staging_;
 };

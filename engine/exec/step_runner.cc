@@ -65,7 +65,7 @@ class ScheduleRunner final : public StepRunner {
   absl::Status Flush() override {
     if (!std::exchange(pending_.valid, false)) return absl::OkStatus();
     for (int unit = 0; unit < state_.num_units(); ++unit) {
-      UpdateUnit(state_, unit, pending_.step, pending_.factor, pool_);
+      UpdateUnit(state_, unit, executor_.HostGradient(unit), pending_.step, pending_.factor, pool_);
     }
     return absl::OkStatus();
   }
@@ -93,6 +93,8 @@ class ScheduleRunner final : public StepRunner {
     Executor::Pass pass{.batches = absl::MakeConstSpan(&batch, 1), .logits = logits.data()};
     return executor_.Run(forward_, pass);
   }
+
+  GradientSlab HostGradient(int unit) override { return executor_.HostGradient(unit); }
 
   size_t peak_device_bytes() const override { return executor_.peak_device_bytes(); }
 

@@ -27,6 +27,7 @@
 #include "engine/base/thread_pool.h"
 #include "engine/device/device.h"
 #include "engine/ops/ops.h"
+#include "engine/optim/gradient_slab.h"
 #include "engine/optim/optimizer.h"
 #include "engine/schedule/plan.h"
 #include "engine/state/host_state.h"
@@ -50,7 +51,7 @@ struct StepResult {
   bool finite() const;
 };
 
-// The model as schedules see it, with gradients as HostState keeps them.
+// The model as schedules see it, with gradients as the host keeps them.
 ScheduledModel MakeScheduledModel(const ModelSpec& spec, std::vector<SlabLayout> layouts,
                                   DType compute_dtype, size_t ops_workspace_bytes);
 // The same of a state that there is, with the needs of `ops` for `shape`.
@@ -82,6 +83,10 @@ class StepRunner {
 
   // logits[vocab] of what follows `tokens`: one document, at most shape.longest_document tokens.
   virtual absl::Status Logits(absl::Span<const int32_t> tokens, absl::Span<float> logits) = 0;
+
+  // The gradient of the last step of `unit`, of the mean loss and before clipping, as the optimizer
+  // reads it; it stays until the next step.
+  virtual GradientSlab HostGradient(int unit) = 0;
 
   // Bytes of device memory that all runs so far have worked in, up to the highest address.
   virtual size_t peak_device_bytes() const = 0;

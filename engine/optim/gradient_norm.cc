@@ -69,15 +69,14 @@ HWY_EXPORT(SumOfSquares);
 constexpr int64_t kBlock = 32768;
 }  // namespace
 
-double GradientSumOfSquares(const HostState& state, int unit, ThreadPool& pool) {
-  const int64_t count = state.count(unit);
-  const void* gradient = state.Gradient(unit);
-  const DType dtype = state.gradient_dtype(unit);
+double GradientSumOfSquares(const SlabLayout& layout, const GradientSlab& gradient,
+                            ThreadPool& pool) {
+  const int64_t count = layout.count;
   std::vector<double> partial((count + kBlock - 1) / kBlock);
   pool.ParallelFor(static_cast<int64_t>(partial.size()), [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
-      partial[block] = HWY_DYNAMIC_DISPATCH(SumOfSquares)(gradient, dtype, block * kBlock,
-                                                          std::min((block + 1) * kBlock, count));
+      partial[block] = HWY_DYNAMIC_DISPATCH(SumOfSquares)(
+          gradient.data, gradient.dtype, block * kBlock, std::min((block + 1) * kBlock, count));
     }
   });
   double total = 0;

@@ -35,11 +35,11 @@ std::vector<Segment> SegmentsOf(const SlabLayout& layout) {
 
 }  // namespace
 
-void UpdateUnit(HostState& state, int unit, const OptimizerStep& step, double gradient_factor,
-                ThreadPool& pool) {
-  const AdamWSlabs slabs = {state.weights(unit),      state.low_halves(unit),
-                            state.first_moment(unit), state.second_moment(unit),
-                            state.Gradient(unit),     state.gradient_dtype(unit)};
+void UpdateUnit(HostState& state, int unit, const GradientSlab& gradient, const OptimizerStep& step,
+                double gradient_factor, ThreadPool& pool) {
+  const AdamWSlabs slabs = {
+      state.weights(unit),       state.low_halves(unit), state.first_moment(unit),
+      state.second_moment(unit), gradient.data,          gradient.dtype};
   const AdamWParams& adamw = step.adamw;
   const double t = static_cast<double>(step.step);
   AdamWFactors factors;

@@ -2,10 +2,10 @@
 //
 //   double sum = 0;
 //   for (int unit = 0; unit < state.num_units(); ++unit) {
-//     sum += GradientSumOfSquares(state, unit, pool);          // gradient_norm.h
+//     sum += GradientSumOfSquares(state.layout(unit), gradient[unit], pool);
 //   }
 //   const double factor = ClipFactor(std::sqrt(sum), step.clip_norm);
-//   UpdateUnit(state, unit, step, factor, pool);
+//   UpdateUnit(state, unit, gradient[unit], step, factor, pool);
 //
 // For each element, in f32, with g = factor · gradient, t = step.step (Loshchilov & Hutter 2019,
 // algorithm 2, in the order of torch.optim.AdamW):
@@ -23,6 +23,7 @@
 #include <cstdint>
 
 #include "engine/base/thread_pool.h"
+#include "engine/optim/gradient_slab.h"
 #include "engine/state/host_state.h"
 
 namespace millrace {
@@ -43,8 +44,8 @@ struct OptimizerStep {
 };
 
 // Updates one unit from its gradient, scaled by `gradient_factor` (see ClipFactor).
-void UpdateUnit(HostState& state, int unit, const OptimizerStep& step, double gradient_factor,
-                ThreadPool& pool);
+void UpdateUnit(HostState& state, int unit, const GradientSlab& gradient, const OptimizerStep& step,
+                double gradient_factor, ThreadPool& pool);
 
 }  // namespace millrace
 

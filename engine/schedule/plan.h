@@ -87,8 +87,8 @@ struct Plan {
   std::vector<MemoryItem> memory, host_memory;
 };
 
-// The model as the schedule sees it. `layouts` are its slabs, `gradient_dtypes` how HostState keeps
-// each unit's gradient.
+// The model as the schedule sees it. `layouts` are its slabs, `gradient_dtypes` how the
+// host keeps each unit's gradient.
 struct ScheduledModel {
   ModelSpec spec;
   std::vector<SlabLayout> layouts;

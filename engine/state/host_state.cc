@@ -42,14 +42,19 @@ DType GradientDType(const SlabLayout& layout, DType compute_dtype) {
   return layout.kind == UnitKind::kEmbedding ? DType::kF32 : compute_dtype;
 }
 
+int64_t GradientMemoryBytes(absl::Span<const SlabLayout> layouts, DType compute_dtype) {
+  int64_t bytes = 0;
+  for (const SlabLayout& layout : layouts) {
+    bytes += layout.count * static_cast<int64_t>(SizeOf(GradientDType(layout, compute_dtype)));
+  }
+  return bytes;
+}
+
 std::vector<MemoryPool> HostStateMemory(absl::Span<const SlabLayout> layouts, Recipe recipe,
                                         DType compute_dtype) {
-  int64_t parameters = 0, gradients = 0;
-  for (const SlabLayout& layout : layouts) {
-    parameters += layout.count;
-    gradients += layout.count * static_cast<int64_t>(SizeOf(GradientDType(layout, compute_dtype)));
-  }
-  return {{"weights", 4 * parameters}, {"optimizer", 8 * parameters}, {"gradients", gradients}};
+  int64_t parameters = 0;
+  for (const SlabLayout& layout : layouts) parameters += layout.count;
+  return {{"weights", 4 * parameters}, {"optimizer", 8 * parameters}};
 }
 
 absl::StatusOr<std::unique_ptr<HostState>> HostState::Create(std::vector<SlabLayout> layouts,
@@ -63,7 +68,6 @@ absl::StatusOr<std::unique_ptr<HostState>> HostState::Create(std::vector<SlabLay
   std::unique_ptr<HostState> state(new HostState(std::move(layouts), recipe, compute_dtype));
   for (const SlabLayout& layout : state->layouts_) {
     const size_t count = static_cast<size_t>(layout.count);
-    const size_t gradient_bytes = count * SizeOf(GradientDType(layout, compute_dtype));
     Unit& unit = state->units_.emplace_back();
     const auto allocate = [&](AlignedBuffer& buffer, size_t bytes,
                               absl::string_view purpose) -> absl::Status {
@@ -76,28 +80,8 @@ absl::StatusOr<std::unique_ptr<HostState>> HostState::Create(std::vector<SlabLay
     }
     MILLRACE_RETURN_IF_ERROR(allocate(unit.first_moment, count * 4, "optimizer state"));
     MILLRACE_RETURN_IF_ERROR(allocate(unit.second_moment, count * 4, "optimizer state"));
-    MILLRACE_RETURN_IF_ERROR(allocate(unit.gradient, gradient_bytes, "gradients"));
   }
   return state;
-}
-
-DType HostState::gradient_dtype(int unit) const {
-  return GradientDType(layouts_[unit], compute_dtype_);
-}
-
-void HostState::ClearGradientPadding(int unit) {
-  const size_t element = SizeOf(gradient_dtype(unit));
-  std::byte* gradient = units_[unit].gradient.data();
-  const auto clear = [&](int64_t begin, int64_t end) {
-    std::memset(gradient + static_cast<size_t>(begin) * element, 0,
-                static_cast<size_t>(end - begin) * element);
-  };
-  int64_t done = 0;
-  for (const TensorLayout& tensor : layouts_[unit].tensors) {
-    clear(done, tensor.offset);
-    done = tensor.offset + tensor.count();
-  }
-  clear(done, count(unit));
 }
 
 bool HostState::WeightsFinite(int unit, ThreadPool& pool) const {

@@ -1,5 +1,5 @@
-// The one authority for parameters, optimizer state and gradients: a slab each a unit, in host
-// memory, addressed by SlabLayout alone.
+// The one authority for parameters and optimizer state: a slab each a unit, in host memory,
+// addressed by SlabLayout alone.
 //
 //   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<HostState> state,
 //                             HostState::Create(MakeSlabLayouts(spec), Recipe::kFull,
@@ -37,7 +37,7 @@
 
 namespace millrace {
 
-// Host memory by purpose: "weights", "optimizer", "gradients".
+// Host memory by purpose: "weights", "optimizer".
 struct MemoryPool {
   std::string purpose;
   int64_t bytes = 0;
@@ -47,8 +47,10 @@ struct MemoryPool {
 std::vector<MemoryPool> HostStateMemory(absl::Span<const SlabLayout> layouts, Recipe recipe,
                                         DType compute_dtype);
 
-// Type in which HostState keeps the gradient of a unit.
+// Type of a unit's gradient on the host, and bytes of all gradients there. Their slabs belong to
+// the schedule (engine/exec), in the units' layouts.
 DType GradientDType(const SlabLayout& layout, DType compute_dtype);
+int64_t GradientMemoryBytes(absl::Span<const SlabLayout> layouts, DType compute_dtype);
 
 class HostState {
  public:
@@ -74,18 +76,6 @@ class HostState {
     return static_cast<size_t>(count(unit)) * SizeOf(compute_dtype_);
   }
 
-  // Where the step's gradient lands: count(unit) elements of gradient_dtype(unit), 4 KiB aligned.
-  // What is not part of a tensor must be zero when the norm is taken: ClearGradientPadding.
-  void* Gradient(int unit) { return units_[unit].gradient.data(); }
-  const void* Gradient(int unit) const { return units_[unit].gradient.data(); }
-  DType gradient_dtype(int unit) const;
-  size_t GradientBytes(int unit) const {
-    return static_cast<size_t>(count(unit)) * SizeOf(gradient_dtype(unit));
-  }
-
-  // Whoever lands whole slabs from memory that was used before calls this afterwards.
-  void ClearGradientPadding(int unit);
-
   // Weights as the optimizer sees them: f32 when !split(), else bf16 with low halves beside.
   void* weights(int unit) { return units_[unit].weights.data(); }
   int16_t* low_halves(int unit) { return units_[unit].low_halves.as<int16_t>(); }
@@ -109,7 +99,7 @@ class HostState {
 
  private:
   struct Unit {
-    AlignedBuffer weights, low_halves, first_moment, second_moment, gradient;
+    AlignedBuffer weights, low_halves, first_moment, second_moment;
   };
 
   HostState(std::vector<SlabLayout> layouts, Recipe recipe, DType compute_dtype)

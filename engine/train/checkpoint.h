@@ -66,7 +66,7 @@ absl::Status VerifyHashes(const CheckpointInfo& info);
 absl::StatusOr<TrainerState> ReadTrainerState(const std::string& folder);
 
 // Weights and optimizer state, bit for bit as they were saved. `state` has the layouts and types of
-// the one that was saved, which CheckSameRun sees to; gradients are left alone.
+// the one that was saved, which CheckSameRun sees to.
 absl::Status ReadHostState(const std::string& folder, const ModelSpec& model, HostState* state);
 
 }  // namespace millrace

@@ -43,9 +43,11 @@ absl::StatusOr<TokenStore> PrepareData(const TrainSpec& spec, const Tokenizer& t
   return store.ok() ? std::move(store) : OnDisk(store.status());
 }
 
-int64_t TotalBytes(const std::vector<MemoryPool>& pools) {
-  int64_t total = 0;
-  for (const MemoryPool& pool : pools) total += pool.bytes;
+int64_t HostBytes(const TrainSpec& spec, const std::vector<SlabLayout>& layouts) {
+  int64_t total = GradientMemoryBytes(layouts, *spec.compute);
+  for (const MemoryPool& pool : HostStateMemory(layouts, spec.recipe, *spec.compute)) {
+    total += pool.bytes;
+  }
   return total;
 }
 
@@ -75,9 +77,8 @@ absl::Status MakeEngine(const StepShape& shape, StopControl& stop, RunSetup* run
   run->peak_flops = PeakFlops(*spec.compute, *run->pool);
   run->ops = CreateCpuOps(*spec.compute, run->pool.get());
   std::vector<SlabLayout> layouts = MakeSlabLayouts(run->model);
-  MILLRACE_ASSIGN_OR_RETURN(
-      const int64_t free_bytes,
-      CheckHostMemory(spec, TotalBytes(HostStateMemory(layouts, spec.recipe, *spec.compute))));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t free_bytes,
+                            CheckHostMemory(spec, HostBytes(spec, layouts)));
   MILLRACE_ASSIGN_OR_RETURN(
       run->state, HostState::Create(std::move(layouts), spec.recipe, *spec.compute, *run->pool));
 

@@ -32,9 +32,9 @@ absl::Status Insufficient(ErrorReason reason, const std::string& field,
 }  // namespace
 
 int64_t HostStateBytes(const TrainSpec& resolved, const ModelSpec& model) {
-  int64_t bytes = 0;
-  for (const MemoryPool& pool :
-       HostStateMemory(MakeSlabLayouts(model), resolved.recipe, *resolved.compute)) {
+  const std::vector<SlabLayout> layouts = MakeSlabLayouts(model);
+  int64_t bytes = GradientMemoryBytes(layouts, *resolved.compute);
+  for (const MemoryPool& pool : HostStateMemory(layouts, resolved.recipe, *resolved.compute)) {
     bytes += pool.bytes;
   }
   return bytes;

@@ -20,26 +20,42 @@ namespace {
 
 constexpr int64_t kParameters = int64_t{64} << 20;
 
-std::unique_ptr<HostState> MakeState(DType compute, ThreadPool& pool) {
+SlabLayout Layout() {
   SlabLayout layout{.kind = UnitKind::kBlock, .index = 0};
   layout.tensors = {
       {.role = TensorRole::kQkv, .rows = kParameters, .columns = 1, .offset = 0, .decay = true}};
   layout.count = kParameters;
-  auto state = HostState::Create({layout}, Recipe::kFull, compute, pool);
+  return layout;
+}
+
+std::unique_ptr<HostState> MakeState(DType compute, ThreadPool& pool) {
+  auto state = HostState::Create({Layout()}, Recipe::kFull, compute, pool);
   if (!state.ok()) std::abort();
   const CounterRandom random(1, 0);
   pool.ParallelFor(kParameters, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float value = static_cast<float>(random.Uniform(i) - 0.5);
       (*state)->WriteMaster(0, i, {&value, 1});
-      if (compute == DType::kBF16) {
-        static_cast<BFloat16*>((*state)->Gradient(0))[i] = BFloat16::FromFloat(value);
-      } else {
-        static_cast<float*>((*state)->Gradient(0))[i] = value;
-      }
     }
   });
   return std::move(*state);
+}
+
+AlignedBuffer MakeGradient(DType dtype, ThreadPool& pool) {
+  auto buffer = AlignedBuffer::Allocate(kParameters * SizeOf(dtype), "gradients");
+  if (!buffer.ok()) std::abort();
+  const CounterRandom random(2, 0);
+  pool.ParallelFor(kParameters, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float value = static_cast<float>(random.Uniform(i) - 0.5);
+      if (dtype == DType::kBF16) {
+        buffer->as<BFloat16>()[i] = BFloat16::FromFloat(value);
+      } else {
+        buffer->as<float>()[i] = value;
+      }
+    }
+  });
+  return *std::move(buffer);
 }
 
 void ReportBandwidth(benchmark::State& bench, int64_t bytes_an_element) {
@@ -72,10 +88,11 @@ void BM_Triad(benchmark::State& bench) {
 void BM_AdamW(benchmark::State& bench, DType compute, int64_t bytes_an_element) {
   ThreadPool pool(static_cast<int>(bench.range(0)));
   const std::unique_ptr<HostState> state = MakeState(compute, pool);
+  AlignedBuffer gradient = MakeGradient(compute, pool);
   OptimizerStep step;
   step.learning_rate = 1e-4;
   for (auto _ : bench) {
-    UpdateUnit(*state, 0, step, 0.5, pool);
+    UpdateUnit(*state, 0, {gradient.data(), compute}, step, 0.5, pool);
     ++step.step;
   }
   ReportBandwidth(bench, bytes_an_element);
@@ -83,9 +100,10 @@ void BM_AdamW(benchmark::State& bench, DType compute, int64_t bytes_an_element) 
 
 void BM_GradientNorm(benchmark::State& bench, DType compute, int64_t bytes_an_element) {
   ThreadPool pool(static_cast<int>(bench.range(0)));
-  const std::unique_ptr<HostState> state = MakeState(compute, pool);
+  AlignedBuffer gradient = MakeGradient(compute, pool);
+  const SlabLayout layout = Layout();
   for (auto _ : bench) {
-    benchmark::DoNotOptimize(GradientSumOfSquares(*state, 0, pool));
+    benchmark::DoNotOptimize(GradientSumOfSquares(layout, {gradient.data(), compute}, pool));
   }
   ReportBandwidth(bench, bytes_an_element);
 }

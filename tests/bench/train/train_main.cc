@@ -122,6 +122,7 @@ absl::StatusOr<nlohmann::json> Measure(const Options& options) {
   nlohmann::json memory;
   for (const MemoryPool& pool_bytes : state->memory())
     memory[pool_bytes.purpose] = pool_bytes.bytes;
+  memory["gradients"] = GradientMemoryBytes(state->layouts(), compute);
   for (const MemoryItem& item : plan.memory) memory["device " + item.purpose] = item.bytes;
   return nlohmann::json{
       {"program", "millrace"},

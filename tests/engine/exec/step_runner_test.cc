@@ -334,8 +334,8 @@ TEST_P(GradientTest, MatchesFiniteDifferencesOfTheMeanLossOverAllTokens) {
   rig.Step(1, /*learning_rate=*/0);
   ASSERT_TRUE(rig.runner().Flush().ok());
   for (int unit = 0; unit < rig.state().num_units(); ++unit) {
-    ASSERT_EQ(rig.state().gradient_dtype(unit), DType::kF32);
-    const float* gradient = static_cast<const float*>(rig.state().Gradient(unit));
+    ASSERT_EQ(rig.runner().HostGradient(unit).dtype, DType::kF32);
+    const float* gradient = static_cast<const float*>(rig.runner().HostGradient(unit).data);
     for (const TensorLayout& tensor : rig.state().layout(unit).tensors) {
       // Along a random direction, so that one number checks a whole tensor.
       const CounterRandom random(11, static_cast<uint64_t>(unit));

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/base/random.h"
@@ -12,76 +13,89 @@
 namespace millrace {
 namespace {
 
-std::unique_ptr<HostState> StateWithGradient(DType compute, int64_t count, ThreadPool& pool) {
-  SlabLayout layout{.kind = UnitKind::kBlock, .index = 0};
-  layout.tensors = {
-      {.role = TensorRole::kQkv, .rows = count, .columns = 1, .offset = 0, .decay = true}};
-  layout.count = count;
-  auto state = HostState::Create({layout}, Recipe::kFull, compute, pool);
-  EXPECT_TRUE(state.ok());
-  const CounterRandom random(3, 0);
-  for (int64_t i = 0; i < count; ++i) {
-    const float value = static_cast<float>(random.Normal(i));
-    if (compute == DType::kBF16) {
-      static_cast<BFloat16*>((*state)->Gradient(0))[i] = BFloat16::FromFloat(value);
+// A unit of one tensor with a gradient of normal numbers.
+class Gradient {
+ public:
+  Gradient(DType dtype, int64_t count) : dtype_(dtype), values_(static_cast<size_t>(count)) {
+    layout_.tensors = {{.role = TensorRole::kQkv, .rows = count, .offset = 0, .decay = true}};
+    layout_.count = count;
+    const CounterRandom random(3, 0);
+    for (int64_t i = 0; i < count; ++i) Set(i, static_cast<float>(random.Normal(i)));
+  }
+
+  void Set(int64_t i, float value) {
+    if (dtype_ == DType::kBF16) {
+      static_cast<BFloat16*>(slab().data)[i] = BFloat16::FromFloat(value);
     } else {
-      static_cast<float*>((*state)->Gradient(0))[i] = value;
+      static_cast<float*>(slab().data)[i] = value;
     }
   }
-  return std::move(*state);
-}
+  double At(int64_t i) {
+    return dtype_ == DType::kBF16 ? static_cast<const BFloat16*>(slab().data)[i].ToFloat()
+                                  : static_cast<const float*>(slab().data)[i];
+  }
+  const SlabLayout& layout() const { return layout_; }
+  GradientSlab slab() { return {values_.data(), dtype_}; }
+
+ private:
+  DType dtype_;
+  SlabLayout layout_{.kind = UnitKind::kBlock};
+  std::vector<float> values_;  // room for either type
+};
 
 class GradientNormTest : public testing::TestWithParam<DType> {};
 
 TEST_P(GradientNormTest, IsTheSumOfSquares) {
   ThreadPool pool(2);
-  auto state = StateWithGradient(GetParam(), 2048 * 53, pool);
+  Gradient gradient(GetParam(), 2048 * 53);
   double expected = 0;
-  for (int64_t i = 0; i < state->count(0); ++i) {
-    const double g = GetParam() == DType::kBF16
-                         ? static_cast<const BFloat16*>(state->Gradient(0))[i].ToFloat()
-                         : static_cast<const float*>(state->Gradient(0))[i];
-    expected += g * g;
-  }
-  EXPECT_NEAR(GradientSumOfSquares(*state, 0, pool), expected, 1e-10 * expected);
+  for (int64_t i = 0; i < gradient.layout().count; ++i) expected += gradient.At(i) * gradient.At(i);
+  EXPECT_NEAR(GradientSumOfSquares(gradient.layout(), gradient.slab(), pool), expected,
+              1e-10 * expected);
 }
 
 TEST_P(GradientNormTest, IsBitwiseTheSameForAnyNumberOfThreads) {
   ThreadPool one(1);
-  auto state = StateWithGradient(GetParam(), 2048 * 53, one);
-  const double expected = GradientSumOfSquares(*state, 0, one);
+  Gradient gradient(GetParam(), 2048 * 53);
+  const double expected = GradientSumOfSquares(gradient.layout(), gradient.slab(), one);
   for (int threads : {2, 3, 5}) {
     ThreadPool pool(threads);
-    EXPECT_EQ(GradientSumOfSquares(*state, 0, pool), expected);
+    EXPECT_EQ(GradientSumOfSquares(gradient.layout(), gradient.slab(), pool), expected);
   }
 }
 
 TEST_P(GradientNormTest, IsNotFiniteWhenAnElementIsNot) {
   ThreadPool pool(2);
   for (float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-    auto state = StateWithGradient(GetParam(), 2048 * 53, pool);
-    if (GetParam() == DType::kBF16) {
-      static_cast<BFloat16*>(state->Gradient(0))[77777] = BFloat16::FromFloat(bad);
-    } else {
-      static_cast<float*>(state->Gradient(0))[77777] = bad;
-    }
-    EXPECT_FALSE(std::isfinite(GradientSumOfSquares(*state, 0, pool)));
+    Gradient gradient(GetParam(), 2048 * 53);
+    gradient.Set(77777, bad);
+    EXPECT_FALSE(std::isfinite(GradientSumOfSquares(gradient.layout(), gradient.slab(), pool)));
   }
 }
 
 TEST_P(GradientNormTest, OfTheLargestFiniteElementsDoesNotOverflow) {
   ThreadPool pool(1);
-  auto state = StateWithGradient(GetParam(), 2048, pool);
-  if (GetParam() == DType::kBF16) {
-    static_cast<BFloat16*>(state->Gradient(0))[5] = BFloat16::FromFloat(3e38f);
-  } else {
-    static_cast<float*>(state->Gradient(0))[5] = 3e38f;
-  }
-  EXPECT_TRUE(std::isfinite(GradientSumOfSquares(*state, 0, pool)));
+  Gradient gradient(GetParam(), 2048);
+  gradient.Set(5, 3e38f);
+  EXPECT_TRUE(std::isfinite(GradientSumOfSquares(gradient.layout(), gradient.slab(), pool)));
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, GradientNormTest, testing::Values(DType::kBF16, DType::kF32),
                          [](const auto& info) { return std::string(NameOf(info.param)); });
+
+TEST(GradientSlabTest, ClearsBetweenTensorsOnly) {
+  SlabLayout layout{.kind = UnitKind::kBlock, .index = 1};
+  layout.tensors = {
+      {.role = TensorRole::kAttentionNorm, .rows = 7, .columns = 1, .offset = 0},
+      {.role = TensorRole::kQkv, .rows = 60, .columns = 50, .offset = 32, .decay = true}};
+  layout.count = 4096;
+  std::vector<uint16_t> gradient(4096, 1);
+  ClearGradientPadding(layout, {gradient.data(), DType::kBF16});
+  for (int i = 0; i < 4096; ++i) {
+    const bool part_of_tensor = i < 7 || (i >= 32 && i < 32 + 3000);
+    ASSERT_EQ(gradient[i], part_of_tensor ? 1 : 0) << i;
+  }
+}
 
 TEST(ClipFactorTest, IsTorchsCoefficient) {
   EXPECT_DOUBLE_EQ(ClipFactor(4.0, 1.0), 1.0 / (4.0 + 1e-6));

@@ -8,8 +8,10 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "engine/base/aligned_buffer.h"
 #include "engine/base/random.h"
 #include "engine/state/split_master.h"
 
@@ -38,19 +40,31 @@ void ForEachElement(const SlabLayout& layout, const std::function<void(int64_t)>
   }
 }
 
-void SetGradient(HostState& state, int64_t i, float value) {
-  if (state.gradient_dtype(0) == DType::kBF16) {
-    static_cast<BFloat16*>(state.Gradient(0))[i] = BFloat16::FromFloat(value);
-  } else {
-    static_cast<float*>(state.Gradient(0))[i] = value;
+// The gradient of unit 0.
+class Gradient {
+ public:
+  explicit Gradient(DType dtype) : dtype_(dtype) {
+    auto buffer = AlignedBuffer::Allocate(kCount * SizeOf(dtype), "gradients");
+    EXPECT_TRUE(buffer.ok());
+    buffer_ = *std::move(buffer);
   }
-}
 
-double GradientAt(const HostState& state, int64_t i) {
-  return state.gradient_dtype(0) == DType::kBF16
-             ? static_cast<const BFloat16*>(state.Gradient(0))[i].ToFloat()
-             : static_cast<const float*>(state.Gradient(0))[i];
-}
+  void Set(int64_t i, float value) {
+    if (dtype_ == DType::kBF16) {
+      buffer_.as<BFloat16>()[i] = BFloat16::FromFloat(value);
+    } else {
+      buffer_.as<float>()[i] = value;
+    }
+  }
+  double At(int64_t i) const {
+    return dtype_ == DType::kBF16 ? buffer_.as<BFloat16>()[i].ToFloat() : buffer_.as<float>()[i];
+  }
+  GradientSlab slab() { return {buffer_.data(), dtype_}; }
+
+ private:
+  DType dtype_;
+  AlignedBuffer buffer_;
+};
 
 OptimizerStep StepAt(int64_t t) {
   OptimizerStep step;
@@ -75,11 +89,14 @@ class OptimizerTest : public testing::TestWithParam<std::tuple<DType, UnitKind>>
     return std::move(*state);
   }
 
-  void DrawGradient(HostState& state, int64_t step) {
+  Gradient DrawGradient(int64_t step) {
+    const auto [compute, kind] = GetParam();
+    Gradient gradient(GradientDType(Layout(kind), compute));
     const CounterRandom random(2, step);
-    ForEachElement(state.layout(0), [&](int64_t i) {
-      SetGradient(state, i, static_cast<float>(random.Normal(i) * 1e-2));
+    ForEachElement(Layout(kind), [&](int64_t i) {
+      gradient.Set(i, static_cast<float>(random.Normal(i) * 1e-2));
     });
+    return gradient;
   }
 };
 
@@ -91,18 +108,18 @@ TEST_P(OptimizerTest, FollowsADoublePrecisionReference) {
   std::vector<double> w(start.begin(), start.end()), m(kCount), v(kCount);
   const double factor = 0.37;
   for (int64_t t = 1; t <= 20; ++t) {
-    DrawGradient(*state, t);
+    Gradient gradient = DrawGradient(t);
     const OptimizerStep step = StepAt(t);
     ForEachElement(state->layout(0), [&](int64_t i) {
       const bool decays = i >= kMatrixOffset && i < kMatrixOffset + kMatrix;
-      const double g = factor * GradientAt(*state, i);
+      const double g = factor * gradient.At(i);
       if (decays) w[i] -= step.learning_rate * step.adamw.weight_decay * w[i];
       m[i] = 0.9 * m[i] + 0.1 * g;
       v[i] = 0.95 * v[i] + 0.05 * g * g;
       const double m_hat = m[i] / (1 - std::pow(0.9, t)), v_hat = v[i] / (1 - std::pow(0.95, t));
       w[i] -= step.learning_rate * m_hat / (std::sqrt(v_hat) + 1e-8);
     });
-    UpdateUnit(*state, 0, step, factor, pool);
+    UpdateUnit(*state, 0, gradient.slab(), step, factor, pool);
   }
   std::vector<float> result(kCount);
   state->ReadMaster(0, 0, absl::MakeSpan(result));
@@ -117,15 +134,13 @@ TEST_P(OptimizerTest, IsBitwiseTheSameForAnyNumberOfThreads) {
   ThreadPool one(1);
   std::unique_ptr<HostState> expected = Make(one);
   for (int64_t t = 1; t <= 3; ++t) {
-    DrawGradient(*expected, t);
-    UpdateUnit(*expected, 0, StepAt(t), 0.9, one);
+    UpdateUnit(*expected, 0, DrawGradient(t).slab(), StepAt(t), 0.9, one);
   }
   for (int threads : {2, 3, 4}) {
     ThreadPool pool(threads);
     std::unique_ptr<HostState> state = Make(pool);
     for (int64_t t = 1; t <= 3; ++t) {
-      DrawGradient(*state, t);
-      UpdateUnit(*state, 0, StepAt(t), 0.9, pool);
+      UpdateUnit(*state, 0, DrawGradient(t).slab(), StepAt(t), 0.9, pool);
     }
     EXPECT_EQ(std::memcmp(state->StreamedWeights(0), expected->StreamedWeights(0),
                           state->StreamedBytes(0)),
@@ -143,7 +158,8 @@ TEST_P(OptimizerTest, DecaysMatricesAndLeavesNormsAlone) {
   std::unique_ptr<HostState> state = Make(pool);
   std::vector<float> before(kCount), after(kCount);
   state->ReadMaster(0, 0, absl::MakeSpan(before));
-  UpdateUnit(*state, 0, StepAt(1), 1.0, pool);  // the gradient is zero
+  Gradient zero(GradientDType(state->layout(0), state->compute_dtype()));
+  UpdateUnit(*state, 0, zero.slab(), StepAt(1), 1.0, pool);
   state->ReadMaster(0, 0, absl::MakeSpan(after));
   ForEachElement(state->layout(0), [&](int64_t i) {
     const bool decays = i >= kMatrixOffset && i < kMatrixOffset + kMatrix;
@@ -154,8 +170,7 @@ TEST_P(OptimizerTest, DecaysMatricesAndLeavesNormsAlone) {
 TEST_P(OptimizerTest, PaddingStaysZero) {
   ThreadPool pool(2);
   std::unique_ptr<HostState> state = Make(pool);
-  DrawGradient(*state, 1);
-  UpdateUnit(*state, 0, StepAt(1), 1.0, pool);
+  UpdateUnit(*state, 0, DrawGradient(1).slab(), StepAt(1), 1.0, pool);
   std::vector<float> after(kCount);
   state->ReadMaster(0, 0, absl::MakeSpan(after));
   for (int64_t i = kNorm; i < kMatrixOffset; ++i) ASSERT_EQ(after[i], 0.0f);
@@ -167,12 +182,13 @@ TEST_P(OptimizerTest, SmallUpdatesAddUpInTheMaster) {
   ThreadPool pool(1);
   std::unique_ptr<HostState> state = Make(pool);
   state->WriteMaster(0, 0, std::vector<float>{1.0f});
+  Gradient gradient(GradientDType(state->layout(0), state->compute_dtype()));
+  gradient.Set(0, 1.0f);
   OptimizerStep step = StepAt(1);
   step.learning_rate = 1e-5;
   for (int64_t t = 1; t <= 1000; ++t) {
     step.step = t;
-    SetGradient(*state, 0, 1.0f);
-    UpdateUnit(*state, 0, step, 1.0, pool);
+    UpdateUnit(*state, 0, gradient.slab(), step, 1.0, pool);
   }
   std::vector<float> after(1);
   state->ReadMaster(0, 0, absl::MakeSpan(after));

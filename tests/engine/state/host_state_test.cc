@@ -79,29 +79,14 @@ TEST(HostStateTest, StreamsTheMasterItselfWhenComputeIsF32) {
     const float* streamed = static_cast<const float*>((*state)->StreamedWeights(0));
     EXPECT_EQ(std::vector<float>(streamed, streamed + 70), values);
     EXPECT_EQ((*state)->low_halves(0), nullptr);
-    EXPECT_EQ((*state)->gradient_dtype(1), DType::kF32);
   }
 }
 
-TEST(HostStateTest, KeepsTheEmbeddingsGradientInF32) {
-  ThreadPool pool(1);
-  auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
-  ASSERT_TRUE(state.ok());
-  EXPECT_EQ((*state)->gradient_dtype(0), DType::kF32);
-  EXPECT_EQ((*state)->gradient_dtype(1), DType::kBF16);
-}
-
-TEST(HostStateTest, ClearsGradientsBetweenTensorsOnly) {
-  ThreadPool pool(1);
-  auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
-  ASSERT_TRUE(state.ok());
-  uint16_t* gradient = static_cast<uint16_t*>((*state)->Gradient(1));
-  std::fill_n(gradient, 4096, 1);
-  (*state)->ClearGradientPadding(1);
-  for (int i = 0; i < 4096; ++i) {
-    const bool part_of_tensor = i < 7 || (i >= 32 && i < 32 + 3000);
-    ASSERT_EQ(gradient[i], part_of_tensor ? 1 : 0) << i;
-  }
+TEST(GradientMemoryTest, CountsTheEmbeddingInF32AndTheRestInTheComputeType) {
+  EXPECT_EQ(GradientDType(Layouts()[0], DType::kBF16), DType::kF32);
+  EXPECT_EQ(GradientDType(Layouts()[1], DType::kBF16), DType::kBF16);
+  EXPECT_EQ(GradientMemoryBytes(Layouts(), DType::kBF16), 4 * 2048 + 2 * 4096);
+  EXPECT_EQ(GradientMemoryBytes(Layouts(), DType::kF32), 4 * (2048 + 4096));
 }
 
 TEST(HostStateTest, SlabsLieOnPages) {
@@ -110,22 +95,16 @@ TEST(HostStateTest, SlabsLieOnPages) {
   ASSERT_TRUE(state.ok());
   for (int unit = 0; unit < (*state)->num_units(); ++unit) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>((*state)->StreamedWeights(unit)) % 4096, 0u);
-    EXPECT_EQ(reinterpret_cast<uintptr_t>((*state)->Gradient(unit)) % 4096, 0u);
   }
 }
 
-TEST(HostStateTest, AccountsForTwelveBytesAParameterBesidesGradients) {
+TEST(HostStateTest, AccountsForTwelveBytesAParameter) {
   ThreadPool pool(1);
   auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
   ASSERT_TRUE(state.ok());
-  int64_t weights = 0, optimizer = 0, gradients = 0;
-  for (const MemoryPool& memory : (*state)->memory()) {
-    if (memory.purpose == "weights") weights += memory.bytes;
-    if (memory.purpose == "optimizer") optimizer += memory.bytes;
-    if (memory.purpose == "gradients") gradients += memory.bytes;
-  }
-  EXPECT_EQ(weights + optimizer, 12 * (2048 + 4096));
-  EXPECT_EQ(gradients, 4 * 2048 + 2 * 4096);
+  int64_t bytes = 0;
+  for (const MemoryPool& memory : (*state)->memory()) bytes += memory.bytes;
+  EXPECT_EQ(bytes, 12 * (2048 + 4096));
 }
 
 TEST(HostStateTest, RefusesFp32WithBf16Compute) {

@@ -56,10 +56,10 @@ class ParityTest : public testing::TestWithParam<const char*> {
   }
 
   float GradientAt(int unit, int64_t offset) const {
-    const void* gradient = state_->Gradient(unit);
-    return state_->gradient_dtype(unit) == DType::kF32
-               ? static_cast<const float*>(gradient)[offset]
-               : static_cast<const BFloat16*>(gradient)[offset].ToFloat();
+    const GradientSlab gradient = runner_->HostGradient(unit);
+    return gradient.dtype == DType::kF32
+               ? static_cast<const float*>(gradient.data)[offset]
+               : static_cast<const BFloat16*>(gradient.data)[offset].ToFloat();
   }
 
   float WeightAt(int unit, int64_t offset) const {
