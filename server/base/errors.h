@@ -28,6 +28,7 @@ enum class ErrorReason {
   kDatasetInvalid,
   kModelInvalid,
   kModelUnsupported,
+  kProfileUnknown,
   // FAILED_PRECONDITION
   kIllegalState,
   kHostMemoryInsufficient,
@@ -46,6 +47,7 @@ enum class ErrorReason {
   kDatasetNotFound,
   kCheckpointNotFound,
   kFileNotFound,
+  kTraceNotFound,
   // ALREADY_EXISTS
   kIdTaken,
   // DATA_LOSS

@@ -9,6 +9,7 @@
 //     attempts/N/log             standard output and error of its Nth worker
 //     checkpoints/STEP/          complete and incomplete checkpoints
 //     prepared/                  its tokens, until it has ended
+//     traces/steps-A-B.json      what happened on each stream in steps A to B
 //   datasets/ID/                 one dataset
 //   trash/                       on its way out; emptied at start
 #ifndef MILLRACE_SERVER_BASE_PATHS_H_
@@ -50,6 +51,7 @@ class DataPaths {
     return absl::StrCat(Job(id), "/checkpoints");
   }
   std::string Prepared(absl::string_view id) const { return absl::StrCat(Job(id), "/prepared"); }
+  std::string Traces(absl::string_view id) const { return absl::StrCat(Job(id), "/traces"); }
 
   std::string Datasets() const { return absl::StrCat(root_, "/datasets"); }
   std::string Dataset(absl::string_view id) const { return absl::StrCat(root_, "/datasets/", id); }

@@ -122,8 +122,9 @@ absl::StatusOr<Job> JobManager::CreateJob(const v1::CreateJobRequest& request) {
   if (earlier != nullptr) return earlier->job;
   if (draining()) return DrainingError();
 
-  MILLRACE_ASSIGN_OR_RETURN(*submission.job.mutable_spec(),
+  MILLRACE_ASSIGN_OR_RETURN(ValidatedSpec validated,
                             validator_->ResolveAndValidate(request.spec()));
+  *submission.job.mutable_spec() = std::move(validated.spec);
   const auto check_room = [this](int64_t queued) -> absl::Status {
     if (queued < options_.max_queued_jobs) return absl::OkStatus();
     return WithRetryDelay(
@@ -137,6 +138,7 @@ absl::StatusOr<Job> JobManager::CreateJob(const v1::CreateJobRequest& request) {
     const auto queued = counts.find(Job::QUEUED);
     MILLRACE_RETURN_IF_ERROR(check_room(queued == counts.end() ? 0 : queued->second));
     if (!request.job_id().empty()) submission.job.set_name(JobName(request.job_id()));
+    *submission.job.mutable_plan() = std::move(validated.plan);
     return submission.job;
   }
 

@@ -44,6 +44,10 @@ absl::Status ApplyPrepared(JobTransaction& transaction, StoredJob* stored,
     *stored->job.mutable_spec() = prepared.resolved_spec();
     transaction.MarkChanged(stored);
   }
+  if (prepared.has_plan()) {
+    *stored->job.mutable_plan() = prepared.plan();
+    transaction.MarkChanged(stored);
+  }
   if (stored->job.state() != Job::PREPARING) return absl::OkStatus();
   return transaction.Transition(stored, Job::RUNNING, v1::REASON_UNSPECIFIED,
                                 prepared.start_step() > 0

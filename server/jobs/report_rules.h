@@ -2,10 +2,11 @@
 //
 // | report     | effect on the job                                                          |
 // | ---------- | -------------------------------------------------------------------------- |
-// | Prepared   | takes over the resolved spec; PREPARING becomes RUNNING, other states stay |
+// | Prepared   | takes over resolved spec and plan; PREPARING becomes RUNNING, others stay  |
 // | step       | an event; progress; a step beyond all before clears the count of restarts  |
 // | checkpoint | an event; progress; one beyond the last clears the count of restarts       |
 // | evaluation, sample, memory | an event; progress                                         |
+// | trace      | an event                                                                   |
 // | Ended      | kept with the attempt; counts once the process is gone (exit_rules.h)      |
 //
 // So a late report never overwrites PAUSING or CANCELLING. Reports of an attempt that is over are

@@ -1,6 +1,7 @@
 #include "server/observe/job_metrics.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/strip.h"
 #include "server/jobs/state_machine.h"
@@ -101,6 +102,20 @@ void JobMetrics::OnStep(const std::string& id, const Job& job, double time,
   metrics_->Set(metric::kSpeedOfLight, {id}, step.speed_of_light_ratio());
   metrics_->Set(metric::kLastStepTime, {id}, time);
   metrics_->Observe(metric::kStepSeconds, {}, step.step_seconds());
+  if (step.has_stalls()) {
+    const v1::StepStalls& stalls = step.stalls();
+    const std::pair<const char*, double> causes[] = {{"weights", stalls.weights_seconds()},
+                                                     {"gradients", stalls.gradients_seconds()},
+                                                     {"optimizer", stalls.optimizer_seconds()},
+                                                     {"activations", stalls.activations_seconds()},
+                                                     {"data", stalls.data_seconds()}};
+    for (const auto& [cause, seconds] : causes) {
+      metrics_->Add(metric::kStreamStall, {id, cause}, std::max(0.0, seconds));
+    }
+  }
+  if (job.plan().step_seconds() > 0) {
+    metrics_->Set(metric::kPredictedStepSeconds, {id}, job.plan().step_seconds());
+  }
   const int64_t planned = job.progress().total_steps();
   if (planned > 0) {
     metrics_->Set(metric::kProgressRatio, {id},

@@ -87,6 +87,12 @@ inline constexpr MetricDefinition kLastStepTime = {"millrace_train_last_step_tim
 inline constexpr MetricDefinition kEstimatedEnd = {
     "millrace_train_estimated_end_timestamp_seconds", MetricKind::kGauge,
     "Unix time at which the job should end.", "job_id"};
+inline constexpr MetricDefinition kPredictedStepSeconds = {
+    "millrace_train_predicted_step_seconds", MetricKind::kGauge,
+    "Time of a step by the job's plan; millrace_train_step_seconds is what steps take.", "job_id"};
+inline constexpr MetricDefinition kStreamStall = {
+    "millrace_stream_stall_seconds_total", MetricKind::kCounter,
+    "Time in which a job's device waited, by what it waited for.", "job_id,cause"};
 inline constexpr MetricDefinition kEvaluationLoss = {
     "millrace_eval_loss", MetricKind::kGauge,
     "Mean cross-entropy of the last evaluation, in nats a token.", "job_id"};
@@ -115,17 +121,23 @@ inline constexpr MetricDefinition kTransferBytes = {
 
 // All of the above.
 inline constexpr const MetricDefinition* kAllMetrics[] = {
-    &metric::kBuildInfo,          &metric::kResidentMemory, &metric::kStartTime,
-    &metric::kRpcHandled,         &metric::kRpcSeconds,     &metric::kWatchSubscribers,
-    &metric::kStoreCommit,        &metric::kJobs,           &metric::kJobTransitions,
-    &metric::kJobRestarts,        &metric::kQueueWait,      &metric::kQueueOldest,
-    &metric::kStepSeconds,        &metric::kCheckpointSave, &metric::kCheckpointSaves,
-    &metric::kTrainSteps,         &metric::kTrainTokens,    &metric::kPlannedSteps,
-    &metric::kProgressRatio,      &metric::kLoss,           &metric::kLearningRate,
-    &metric::kGradientNorm,       &metric::kSpeedOfLight,   &metric::kLastStepTime,
-    &metric::kEstimatedEnd,       &metric::kEvaluationLoss, &metric::kMemoryUsed,
-    &metric::kLastCheckpointTime, &metric::kStorageFree,    &metric::kStorageReserved,
-    &metric::kCheckpointStored,   &metric::kTransferBytes,
+    &metric::kBuildInfo,        &metric::kResidentMemory,
+    &metric::kStartTime,        &metric::kRpcHandled,
+    &metric::kRpcSeconds,       &metric::kWatchSubscribers,
+    &metric::kStoreCommit,      &metric::kJobs,
+    &metric::kJobTransitions,   &metric::kJobRestarts,
+    &metric::kQueueWait,        &metric::kQueueOldest,
+    &metric::kStepSeconds,      &metric::kCheckpointSave,
+    &metric::kCheckpointSaves,  &metric::kTrainSteps,
+    &metric::kTrainTokens,      &metric::kPlannedSteps,
+    &metric::kProgressRatio,    &metric::kLoss,
+    &metric::kLearningRate,     &metric::kGradientNorm,
+    &metric::kSpeedOfLight,     &metric::kLastStepTime,
+    &metric::kEstimatedEnd,     &metric::kPredictedStepSeconds,
+    &metric::kStreamStall,      &metric::kEvaluationLoss,
+    &metric::kMemoryUsed,       &metric::kLastCheckpointTime,
+    &metric::kStorageFree,      &metric::kStorageReserved,
+    &metric::kCheckpointStored, &metric::kTransferBytes,
 };
 
 }  // namespace millrace

@@ -5,6 +5,7 @@
 #include "engine/base/status_macros.h"
 #include "server/base/resource_names.h"
 #include "server/rpc/log_stream.h"
+#include "server/rpc/trace_stream.h"
 #include "server/rpc/unary.h"
 #include "server/rpc/watch_stream.h"
 
@@ -84,6 +85,11 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobServiceAdapter::WatchJob(
 grpc::ServerWriteReactor<v1::ReadLogsResponse>* JobServiceAdapter::ReadLogs(
     grpc::CallbackServerContext* context, const v1::ReadLogsRequest* request) {
   return StartLogStream(paths_, manager_, *request);
+}
+
+grpc::ServerWriteReactor<v1::ReadTraceResponse>* JobServiceAdapter::ReadTrace(
+    grpc::CallbackServerContext* context, const v1::ReadTraceRequest* request) {
+  return StartTraceStream(paths_, manager_, *request);
 }
 
 }  // namespace millrace

@@ -1,5 +1,5 @@
 // JobService over a JobManager. Each method parses the request, asks the manager and maps the
-// error; the two streams are in watch_stream.h and log_stream.h.
+// error; the streams are in watch_stream.h, log_stream.h and trace_stream.h.
 #ifndef MILLRACE_SERVER_RPC_JOB_SERVICE_H_
 #define MILLRACE_SERVER_RPC_JOB_SERVICE_H_
 
@@ -40,6 +40,8 @@ class JobServiceAdapter : public v1::JobService::CallbackService {
                                                    const v1::WatchJobRequest* request) override;
   grpc::ServerWriteReactor<v1::ReadLogsResponse>* ReadLogs(
       grpc::CallbackServerContext* context, const v1::ReadLogsRequest* request) override;
+  grpc::ServerWriteReactor<v1::ReadTraceResponse>* ReadTrace(
+      grpc::CallbackServerContext* context, const v1::ReadTraceRequest* request) override;
 
  private:
   // Calls `method` of the manager with the job that the request names.

@@ -86,7 +86,7 @@ JobValidator::JobValidator(Options options) : options_(options) {
   if (options_.memory_bytes == 0) options_.memory_bytes = TotalMemoryBytes();
 }
 
-absl::StatusOr<v1::JobSpec> JobValidator::ResolveAndValidate(const v1::JobSpec& spec) {
+absl::StatusOr<ValidatedSpec> JobValidator::ResolveAndValidate(const v1::JobSpec& spec) {
   std::vector<FieldProblem> problems;
   std::string dataset_id;
   if (!spec.data().train().empty()) {
@@ -129,7 +129,7 @@ absl::StatusOr<v1::JobSpec> JobValidator::ResolveAndValidate(const v1::JobSpec& 
                                  "train.tokens_per_micro_batch")}});
   }
   MILLRACE_RETURN_IF_ERROR(CheckMemory(train_spec, *model, shape, options_.memory_bytes));
-  return FillIn(spec, train_spec);
+  return ValidatedSpec{FillIn(spec, train_spec), {}};
 }
 
 }  // namespace millrace

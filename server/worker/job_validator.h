@@ -23,7 +23,7 @@ class JobValidator : public SpecValidator {
 
   explicit JobValidator(Options options);
 
-  absl::StatusOr<v1::JobSpec> ResolveAndValidate(const v1::JobSpec& spec) override;
+  absl::StatusOr<ValidatedSpec> ResolveAndValidate(const v1::JobSpec& spec) override;
 
  private:
   Options options_;

@@ -28,12 +28,15 @@ inline constexpr absl::Duration kPatience = absl::Seconds(10);
 
 class FakeValidator : public SpecValidator {
  public:
-  absl::StatusOr<v1::JobSpec> ResolveAndValidate(const v1::JobSpec& spec) override {
+  absl::StatusOr<ValidatedSpec> ResolveAndValidate(const v1::JobSpec& spec) override {
     absl::MutexLock lock(&mutex_);
     if (!error_.ok()) return error_;
-    v1::JobSpec resolved = spec;
-    if (resolved.tokenizer().empty()) resolved.set_tokenizer("byte");
-    return resolved;
+    ValidatedSpec validated;
+    validated.spec = spec;
+    if (validated.spec.tokenizer().empty()) validated.spec.set_tokenizer("byte");
+    validated.plan.set_fits(true);
+    validated.plan.set_device("cpu");
+    return validated;
   }
   void set_error(absl::Status error) {
     absl::MutexLock lock(&mutex_);

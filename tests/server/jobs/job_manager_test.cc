@@ -73,6 +73,7 @@ TEST_F(JobManagerTest, ValidateOnlyChecksAndCreatesNothing) {
   const auto job = manager_->CreateJob(request);
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->spec().tokenizer(), "byte");
+  EXPECT_TRUE(job->plan().fits());
   EXPECT_EQ(manager_->ListJobs({})->jobs_size(), 0);
 
   validator_.set_error(MakeFieldError(ErrorReason::kModelInvalid, {{"spec.model", "is odd"}}));

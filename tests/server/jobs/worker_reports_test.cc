@@ -24,6 +24,31 @@ TEST_F(WorkerReportsTest, EventsAreNumberedWithoutGapsAndProgressFollows) {
   EXPECT_NEAR(job.progress().remaining().seconds(), 0.5 * 51, 1);
 }
 
+TEST_F(WorkerReportsTest, TheJobHasThePlanOfItsNewestStart) {
+  CreateJob("a");
+  EXPECT_FALSE(Get("a").has_plan());
+  ASSERT_TRUE(launcher_->WaitForStart("a", 1));
+  v1::WorkerReport prepared = PreparedReport(1);
+  prepared.mutable_prepared()->mutable_plan()->set_step_seconds(1.5);
+  ASSERT_TRUE(Report("a", 1, {prepared}).ok());
+  EXPECT_EQ(Get("a").plan().step_seconds(), 1.5);
+  Exit("a", 1);
+  ASSERT_TRUE(launcher_->WaitForStart("a", 2));
+  prepared.mutable_prepared()->mutable_plan()->set_step_seconds(2);
+  ASSERT_TRUE(Report("a", 2, {prepared}).ok());
+  EXPECT_EQ(Get("a").plan().step_seconds(), 2);
+}
+
+TEST_F(WorkerReportsTest, ATraceIsAnEvent) {
+  CreateRunningJob("a");
+  v1::WorkerReport report;
+  report.set_sequence(3);
+  report.mutable_trace()->set_first_step(10);
+  report.mutable_trace()->set_path("traces/steps-10-12.json");
+  ASSERT_TRUE(Report("a", 1, {report}).ok());
+  EXPECT_EQ(Events("a").back().trace().path(), "traces/steps-10-12.json");
+}
+
 TEST_F(WorkerReportsTest, ReportsSentAgainAreStoredOnce) {
   CreateRunningJob("a");
   EXPECT_EQ(*Report("a", 1, {StepReport(2, 1), StepReport(3, 2)}), 3);

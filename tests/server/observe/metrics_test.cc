@@ -96,6 +96,8 @@ TEST(JobMetricsTest, FollowAJobAndEndWithIt) {
   event.mutable_step()->set_loss(2.5);
   event.mutable_step()->set_tokens(4096);
   event.mutable_step()->set_step_seconds(0.25);
+  event.mutable_step()->mutable_stalls()->set_weights_seconds(0.125);
+  job.mutable_plan()->set_step_seconds(0.5);
   observer.OnJobEvent(job, &event);
   event.Clear();
   event.mutable_memory()->add_pools()->set_purpose("weights");
@@ -109,6 +111,9 @@ TEST(JobMetricsTest, FollowAJobAndEndWithIt) {
         "millrace_train_loss{job_id=\"plays\"} 2.5",
         "millrace_train_progress_ratio{job_id=\"plays\"} 0.5",
         "millrace_memory_used_bytes{job_id=\"plays\",pool=\"weights\"} 0",
+        "millrace_stream_stall_seconds_total{cause=\"weights\",job_id=\"plays\"} 0.125",
+        "millrace_stream_stall_seconds_total{cause=\"data\",job_id=\"plays\"} 0",
+        "millrace_train_predicted_step_seconds{job_id=\"plays\"} 0.5",
         "millrace_train_step_seconds_count 1", "millrace_queue_wait_seconds_count 1",
         "millrace_queue_oldest_timestamp_seconds 0"}) {
     EXPECT_TRUE(absl::StrContains(text, expected)) << expected << "\n" << text;

@@ -59,7 +59,9 @@ class JobValidatorTest : public ::testing::Test {
     auto spec = ParseJobFile(text);
     EXPECT_TRUE(spec.ok()) << spec.status();
     JobValidator validator({.datasets = store_.get(), .cores = 2, .memory_bytes = memory_bytes_});
-    return validator.ResolveAndValidate(*spec);
+    absl::StatusOr<ValidatedSpec> validated = validator.ResolveAndValidate(*spec);
+    if (!validated.ok()) return validated.status();
+    return validated->spec;
   }
 
   void ExpectRefused(const absl::StatusOr<v1::JobSpec>& result, const std::string& reason,
@@ -87,7 +89,7 @@ TEST_F(JobValidatorTest, FillsInAllThatFixesTheNumbers) {
   JobValidator validator({.datasets = store_.get(), .cores = 8, .memory_bytes = memory_bytes_});
   auto again = validator.ResolveAndValidate(*spec);
   ASSERT_TRUE(again.ok());
-  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*spec, *again));
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(*spec, again->spec));
 }
 
 TEST_F(JobValidatorTest, RefusesValuesThatCannotBe) {
