@@ -32,6 +32,7 @@ constexpr Row kTable[] = {
     {kExitCheckpointNotFound, "no such checkpoint"},
     {kExitMemoryInsufficient, "a job that does not fit the memory or its budget"},
     {kExitDiskFull, "a disk is full"},
+    {kExitUnknownProfile, "no such device profile"},
     {kExitInterrupted, "interrupted (Ctrl-C); the job goes on"},
 };
 
@@ -50,6 +51,7 @@ constexpr ReasonRow kReasons[] = {
     {"DEVICE_MEMORY_INSUFFICIENT", kExitMemoryInsufficient},
     {"HOST_MEMORY_INSUFFICIENT", kExitMemoryInsufficient},
     {"DISK_FULL", kExitDiskFull},
+    {"PROFILE_UNKNOWN", kExitUnknownProfile},
 };
 
 }  // namespace

@@ -29,6 +29,7 @@ enum ExitCode : int {
   kExitCheckpointNotFound = 16,
   kExitMemoryInsufficient = 17,
   kExitDiskFull = 18,
+  kExitUnknownProfile = 19,
   kExitInterrupted = 130,
 };
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/human.h"
+#include "client/cli/plan_view.h"
 #include "client/cli/table.h"
 #include "client/cli/watch_view.h"
 #include "client/lib/watch.h"
@@ -156,6 +157,7 @@ absl::StatusOr<int> ShowJob(const Session& session, const std::string& name) {
                absl::StrCat(HumanCount(step.tokens_per_second()), " tokens/s, ",
                             HumanDuration(absl::Seconds(step.step_seconds())), " a step, ",
                             HumanPercent(step.speed_of_light_ratio()), " of the machine's peak"));
+    fields.Add("Waits", StallsText(step.stalls()));
     fields.Add("Tokens", HumanCount(static_cast<double>(step.total_tokens())));
   }
   if (progress.has_last_evaluation()) {
@@ -176,6 +178,7 @@ absl::StatusOr<int> ShowJob(const Session& session, const std::string& name) {
                absl::StrCat(HumanBytes(progress.memory().peak_resident_bytes()), " resident, ",
                             HumanBytes(progress.memory().peak_device_bytes()), " on the device"));
   }
+  if (job->has_plan()) AddPlanFields(job->plan(), &fields);
   session.out() << fields.Format(session.terminal());
   session.Note(absl::StrCat("the job file: millrace show ", ResourceId(job->name()), " -o yaml"));
   return 0;

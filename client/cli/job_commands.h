@@ -2,6 +2,7 @@
 #ifndef MILLRACE_CLIENT_CLI_JOB_COMMANDS_H_
 #define MILLRACE_CLIENT_CLI_JOB_COMMANDS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,18 @@ struct SubmitArgs {
   bool dry_run = false;
 };
 absl::StatusOr<int> Submit(const Session& session, const SubmitArgs& args);
+
+struct PlanArgs {
+  // `-` is standard input.
+  std::string file;
+  // A device profile; empty is the daemon's box.
+  std::string device;
+  // 0: the daemon's.
+  int64_t host_memory_bytes = 0;
+  // Where to write the predicted step; empty for nowhere.
+  std::string trace_file;
+};
+absl::StatusOr<int> PlanJob(const Session& session, const PlanArgs& args);
 
 struct ListJobsArgs {
   // Names of states in any case; empty is all.
@@ -43,6 +56,15 @@ struct LogsArgs {
   int tail_lines = 0;
 };
 absl::StatusOr<int> Logs(const Session& session, const LogsArgs& args);
+
+struct TraceArgs {
+  std::string job;
+  // 0 is the last trace.
+  int64_t first_step = 0;
+  // Empty: JOB-steps-A-B.json here.
+  std::string out;
+};
+absl::StatusOr<int> FetchTrace(const Session& session, const TraceArgs& args);
 
 // `wait`: until the job is in the state that was asked for.
 absl::StatusOr<int> PauseJob(const Session& session, const std::string& job, bool wait);

@@ -27,10 +27,12 @@ struct Arguments {
   Action action;
 
   SubmitArgs submit;
+  PlanArgs plan;
   ListJobsArgs list;
   bool all = false;
   WatchArgs watch;
   LogsArgs logs;
+  TraceArgs trace;
   bool wait = false;
   // A job or a dataset.
   std::string name;
@@ -59,6 +61,27 @@ void AddJobCommands(CLI::App* app, Arguments* a) {
   submit->add_option("--id", a->submit.id, "Id of the job: [a-z0-9-]; the daemon chooses one else");
   submit->add_flag("--watch,-w", a->submit.watch, "Watch the job to its end; exit as it ends");
   submit->add_flag("--dry-run", a->submit.dry_run, "Only check; -o yaml shows all defaults");
+
+  CLI::App* plan =
+      AddCommand(app, "plan", "Tell how a job would run, here or on a card that is not there", a,
+                 [a](const Session& s) { return PlanJob(s, a->plan); });
+  plan->add_option("FILE", a->plan.file, "Job file (YAML); - is standard input")->required();
+  CLI::Option* device = plan->add_option(
+      "--device", a->plan.device, "A device profile, such as rtx-3080-10gb; the daemon's box else");
+  plan->add_option("--host-memory", "Memory of the imagined host, such as 64GiB; the daemon's else")
+      ->type_name("SIZE")
+      ->needs(device)
+      ->each([a](const std::string& text) {
+        absl::StatusOr<int64_t> bytes = ParseByteSize(text);
+        if (!bytes.ok() || *bytes <= 0) {
+          throw CLI::ValidationError("--host-memory",
+                                     absl::StrCat("\"", text, "\" is not a size such as 64GiB"));
+        }
+        a->plan.host_memory_bytes = *bytes;
+      });
+  plan->add_option("--trace", a->plan.trace_file,
+                   "Write the predicted step there, as Perfetto reads it")
+      ->type_name("OUT");
 
   CLI::App* jobs = AddCommand(app, "jobs", "List jobs, newest first", a, [a](const Session& s) {
     if (a->all) a->list.limit = 0;
@@ -92,6 +115,16 @@ void AddJobCommands(CLI::App* app, Arguments* a) {
       ->check(CLI::PositiveNumber);
   logs->add_option("--tail", a->logs.tail_lines, "Only the last lines")->check(CLI::PositiveNumber);
 
+  CLI::App* trace =
+      job_command("trace", "Fetch what happened on each stream (the job file's trace.steps)",
+                  [a](const Session& s) {
+                    a->trace.job = a->name;
+                    return FetchTrace(s, a->trace);
+                  });
+  trace->add_option("--step", a->trace.first_step, "The trace that begins there; the last one else")
+      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()));
+  trace->add_option("--out", a->trace.out, "File to write; JOB-steps-A-B.json else")
+      ->type_name("FILE");
   job_command("pause", "Let a job write a checkpoint and give back its memory",
               [a](const Session& s) { return PauseJob(s, a->name, a->wait); })
       ->add_flag("--wait", a->wait, "Until it is paused");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "client/cli/human.h"
+#include "client/cli/plan_view.h"
 #include "client/lib/watch.h"
 
 namespace millrace {
@@ -116,9 +117,11 @@ void WatchView::OnStep(const v1::StepMetrics& step, absl::Time time) {
   if (!due) return;
   printed_step_ = step.step();
   printed_time_ = time;
-  Print(absl::StrFormat("step %d/%d  %s  %s  lr %.2e  %s%s", step.step(), total_steps_,
+  const std::string stalls = StallsText(step.stalls());
+  Print(absl::StrFormat("step %d/%d  %s  %s  lr %.2e  %s%s%s", step.step(), total_steps_,
                         HumanPercent(ratio), loss, step.learning_rate(), rate,
-                        remaining.empty() ? "" : absl::StrCat("  eta ", remaining)));
+                        remaining.empty() ? "" : absl::StrCat("  eta ", remaining),
+                        stalls.empty() ? "" : absl::StrCat("  waits ", stalls)));
 }
 
 void WatchView::OnStateChange(const v1::JobEvent::StateChange& change) {

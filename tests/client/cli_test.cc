@@ -266,6 +266,128 @@ TEST_F(CliTest, SubmitsStandardInputForACheck) {
   EXPECT_EQ(out_.str(), "name: small\n");
 }
 
+constexpr char kPlan[] = R"(
+  fits: true device: "rtx-3080-10gb" device_budget_bytes: 10737418240
+  host_budget_bytes: 68719476736
+  device_memory { purpose: "slots" bytes: 3221225472 }
+  device_memory { purpose: "activations" bytes: 1073741824 }
+  host_memory { purpose: "weights" bytes: 21474836480 }
+  host_memory { purpose: "activations" bytes: 1048576 }
+  choices { name: "weight_slots" value: "3" next_best: "2" next_best_extra_seconds: 0.25 }
+  choices { name: "order" value: "layer_major" fixed: true }
+  tokens_per_step: 16384 tokens_per_micro_batch: 4096 step_seconds: 13.2
+  tokens_per_second: 1241.2 model_flops: 57.3e12 bound: LINK device_idle_ratio: 0.312
+  stalls { weights_seconds: 4 data_seconds: 0.05 }
+  largest_sequence_length: 8192 largest_micro_batch_tokens: 16384
+  assumptions: "the link carries 24 GB/s each way")";
+
+TEST_F(CliTest, PlansAJobForACardThatIsNotThere) {
+  *daemon_.plan_response.mutable_plan() = Parse<v1::JobPlan>(kPlan);
+  daemon_.plan_response.set_trace("{\"traceEvents\":[]}");
+  const std::string trace = absl::StrCat(::testing::TempDir(), "/predicted.json");
+  EXPECT_EQ(Run({"plan", JobFile("data: {train: ./plays}\n"), "--device", "rtx-3080-10gb",
+                 "--host-memory", "64GiB", "--trace", trace}),
+            0)
+      << error_.str();
+  EXPECT_EQ(daemon_.plan_request.device(), "rtx-3080-10gb");
+  EXPECT_EQ(daemon_.plan_request.host_memory_bytes(), int64_t{64} << 30);
+  EXPECT_EQ(daemon_.plan_request.spec().data().train(), "./plays");
+  EXPECT_TRUE(daemon_.plan_request.trace());
+  EXPECT_EQ(out_.str(),
+            "Device       rtx-3080-10gb\n"
+            "Fits         yes\n"
+            "Speed        1.2k tokens/s, 13s a step of 16.4k tokens, 57.3 TFLOP/s\n"
+            "Bound by     the link between host and device\n"
+            "Idle         31.2% of the step; waits for weights 4.00s, data 50.0ms\n"
+            "Sequence     at most 8192 tokens fit\n"
+            "Micro-batch  4096 tokens; at most 16384 fit\n"
+            "\n"
+            "MEMORY         DEVICE      HOST\n"
+            "slots         3.0 GiB         -\n"
+            "activations   1.0 GiB   1.0 MiB\n"
+            "weights             -  20.0 GiB\n"
+            "total         4.0 GiB  20.0 GiB\n"
+            "budget       10.0 GiB  64.0 GiB\n"
+            "\n"
+            "CHOICE        VALUE                NEXT BEST   COSTS\n"
+            "weight_slots  3                    2          +0.25s\n"
+            "order         layer_major (given)  -               -\n"
+            "\n"
+            "It is assumed that\n"
+            "- the link carries 24 GB/s each way\n");
+  std::stringstream written;
+  written << std::ifstream(trace).rdbuf();
+  EXPECT_EQ(written.str(), daemon_.plan_response.trace());
+  EXPECT_EQ(Run({"plan", JobFile("name: x\n"), "-o", "json"}), 0);
+  EXPECT_THAT(out_.str(), ::testing::StartsWith("{\"fits\":true,\"device\":\"rtx-3080-10gb\""));
+  EXPECT_FALSE(daemon_.plan_request.trace());
+}
+
+TEST_F(CliTest, APlanThatDoesNotFitIsAnAnswerWithAnExitCodeOfItsOwn) {
+  *daemon_.plan_response.mutable_plan() = Parse<v1::JobPlan>(
+      R"(device: "rtx-3080-10gb" device_budget_bytes: 1024 shortfall: "1.0 GiB too much; set x"
+         device_memory { purpose: "slots" bytes: 2048 })");
+  EXPECT_EQ(Run({"plan", JobFile("name: x\n")}), kExitMemoryInsufficient);
+  EXPECT_EQ(out_.str(),
+            "Device  rtx-3080-10gb\n"
+            "Fits    no\n"
+            "Why     1.0 GiB too much; set x\n"
+            "\n"
+            "MEMORY   DEVICE  HOST\n"
+            "slots   2.0 KiB     -\n"
+            "total   2.0 KiB   0 B\n"
+            "budget  1.0 KiB     -\n");
+  EXPECT_EQ(error_.str(), "");
+}
+
+TEST_F(CliTest, RefusesProfilesAndSizesThatAreNone) {
+  const std::string file = JobFile("name: x\n");
+  daemon_.failures["PlanJob"] = {MakeGrpcError(
+      grpc::StatusCode::INVALID_ARGUMENT, "PROFILE_UNKNOWN", "device: `rtx` is unknown",
+      {{"device", "`rtx` is unknown; use one of cpu, h200"}})};
+  EXPECT_EQ(Run({"plan", file, "--device", "rtx"}), kExitUnknownProfile);
+  EXPECT_EQ(error_.str(), "error: device: `rtx` is unknown; use one of cpu, h200\n");
+  EXPECT_EQ(Run({"plan", file, "--device", "h200", "--host-memory", "lots"}), kExitUsage);
+  EXPECT_THAT(error_.str(), HasSubstr("\"lots\" is not a size such as 64GiB"));
+  EXPECT_EQ(Run({"plan", file, "--host-memory", "64GiB"}), kExitUsage);
+  EXPECT_THAT(error_.str(), HasSubstr("--device"));
+}
+
+TEST_F(CliTest, ADryRunTellsThePlan) {
+  *daemon_.job.mutable_plan() = Parse<v1::JobPlan>(kPlan);
+  EXPECT_EQ(Run({"submit", JobFile("name: x\n"), "--dry-run"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("is valid; nothing was submitted\nDevice       rtx-3080"));
+  EXPECT_EQ(Run({"show", "plays"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("Planned   1.2k tokens/s, 13s a step of 16.4k tokens"));
+  EXPECT_THAT(out_.str(), HasSubstr("Bound by  the link between host and device\n"));
+}
+
+TEST_F(CliTest, FetchesATraceWholeAlsoWhenTheStreamBreaks) {
+  daemon_.trace.set_first_step(10);
+  daemon_.trace.set_last_step(12);
+  daemon_.trace.set_data(std::string(4500, 't'));
+  daemon_.break_stream_after = {2};
+  const std::string out = absl::StrCat(::testing::TempDir(), "/trace.json");
+  EXPECT_EQ(Run({"trace", "plays", "--out", out}), 0) << error_.str();
+  EXPECT_EQ(out_.str(),
+            absl::StrCat(out, " has steps 10 to 12 (4.4 KiB); open it in ui.perfetto.dev\n"));
+  EXPECT_THAT(daemon_.trace_offsets, ::testing::ElementsAre(0, 2000));
+  std::stringstream written;
+  written << std::ifstream(out).rdbuf();
+  EXPECT_TRUE(written.str() == daemon_.trace.data());
+  EXPECT_EQ(Run({"trace", "plays", "--step", "3", "--out", out}), kExitNotFound);
+}
+
+TEST_F(CliTest, WatchTellsWhatAStepWaitedFor) {
+  daemon_.job.set_state(v1::Job::SUCCEEDED);
+  AddEvent(R"(step { step: 1 step_seconds: 2 tokens_per_second: 51 loss: 5 learning_rate: 0.001
+                     stalls { weights_seconds: 0.5 } })");
+  EXPECT_EQ(Run({"watch", "plays"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("51 tok/s  waits weights 0.50s\n"));
+  EXPECT_EQ(Run({"watch", "plays", "-o", "json"}), 0);
+  EXPECT_THAT(out_.str(), HasSubstr("\"stalls\":{\"weights_seconds\":0.5"));
+}
+
 TEST_F(CliTest, SubmitWithWatchEndsAsTheJobDoes) {
   AddStory(v1::Job::FAILED);
   EXPECT_EQ(Run({"submit", JobFile("name: x\n"), "--watch"}), kExitJobFailed);
@@ -307,7 +429,8 @@ TEST_F(CliTest, HasAnExitCodeForEachKindOfError) {
                                                             {"DATASET_NOT_FOUND", 15},
                                                             {"CHECKPOINT_NOT_FOUND", 16},
                                                             {"DEVICE_MEMORY_INSUFFICIENT", 17},
-                                                            {"DISK_FULL", 18}};
+                                                            {"DISK_FULL", 18},
+                                                            {"PROFILE_UNKNOWN", 19}};
   for (const auto& [reason, exit_code] : reasons) {
     daemon_.failures["PauseJob"] = {
         MakeGrpcError(grpc::StatusCode::FAILED_PRECONDITION, reason, "no")};

@@ -138,6 +138,37 @@ grpc::Status FakeDaemon::CreateJob(grpc::ServerContext*, const v1::CreateJobRequ
   return grpc::Status::OK;
 }
 
+grpc::Status FakeDaemon::PlanJob(grpc::ServerContext*, const v1::PlanJobRequest* request,
+                                 v1::PlanJobResponse* response) {
+  if (grpc::Status status = Enter("PlanJob"); !status.ok()) return status;
+  std::lock_guard<std::mutex> lock(mutex);
+  plan_request = *request;
+  *response = plan_response;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeDaemon::ReadTrace(grpc::ServerContext*, const v1::ReadTraceRequest* request,
+                                   grpc::ServerWriter<v1::ReadTraceResponse>* writer) {
+  if (grpc::Status status = Enter("ReadTrace"); !status.ok()) return status;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (trace.data().empty() ||
+      (request->first_step() != 0 && request->first_step() != trace.first_step())) {
+    return NotFound("TRACE_NOT_FOUND", "the trace");
+  }
+  trace_offsets.push_back(request->offset());
+  int left = NextBreak();
+  v1::ReadTraceResponse response = trace;
+  response.set_size_bytes(static_cast<int64_t>(trace.data().size()));
+  for (size_t offset = static_cast<size_t>(request->offset()); offset < trace.data().size();
+       offset += kDownloadChunk) {
+    if (left-- == 0) return Unavailable();
+    response.set_data(trace.data().substr(offset, kDownloadChunk));
+    writer->Write(response);
+    response.Clear();
+  }
+  return grpc::Status::OK;
+}
+
 grpc::Status FakeDaemon::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                                 v1::Job* response) {
   if (grpc::Status status = Enter("GetJob"); !status.ok()) return status;

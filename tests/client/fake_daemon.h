@@ -62,6 +62,11 @@ class FakeDaemon final : public v1::JobService::Service,
   std::map<int, bool> log_ended;
 
   v1::CreateJobRequest created;
+  v1::PlanJobRequest plan_request;
+  v1::PlanJobResponse plan_response;
+  // The one trace: its first message's head, and its bytes.
+  v1::ReadTraceResponse trace;
+  std::vector<int64_t> trace_offsets;
   v1::Node node;
   std::vector<v1::Job> listed_jobs;
 
@@ -81,6 +86,8 @@ class FakeDaemon final : public v1::JobService::Service,
 
   grpc::Status CreateJob(grpc::ServerContext*, const v1::CreateJobRequest* request,
                          v1::Job* response) override;
+  grpc::Status PlanJob(grpc::ServerContext*, const v1::PlanJobRequest* request,
+                       v1::PlanJobResponse* response) override;
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                       v1::Job* response) override;
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
@@ -97,6 +104,8 @@ class FakeDaemon final : public v1::JobService::Service,
                         grpc::ServerWriter<v1::JobEvent>* writer) override;
   grpc::Status ReadLogs(grpc::ServerContext* context, const v1::ReadLogsRequest* request,
                         grpc::ServerWriter<v1::ReadLogsResponse>* writer) override;
+  grpc::Status ReadTrace(grpc::ServerContext*, const v1::ReadTraceRequest* request,
+                         grpc::ServerWriter<v1::ReadTraceResponse>* writer) override;
 
   grpc::Status CreateDataset(grpc::ServerContext*, const v1::CreateDatasetRequest* request,
                              v1::Dataset* response) override;
