@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -30,16 +31,28 @@ AlignedBuffer::~AlignedBuffer() {
 absl::StatusOr<AlignedBuffer> AlignedBuffer::Allocate(size_t bytes, absl::string_view purpose) {
   AlignedBuffer buffer;
   if (bytes == 0) return buffer;
-  buffer.size_ = AlignUp(bytes, kSlabAlignment);
-  void* address =
-      mmap(nullptr, buffer.size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const size_t size = AlignUp(bytes, kSlabAlignment);
+  const bool large = size >= kHugePage;
+  // With room to begin where a huge page can.
+  const size_t reserved = large ? size + kHugePage : size;
+  void* address = size < bytes || reserved < size ? MAP_FAILED
+                                                  : mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
+                                                         MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("cannot allocate ", bytes, " bytes for ",
-                                                     purpose, ": ", std::strerror(errno)));
+                                                     purpose, ": ", std::strerror(ENOMEM)));
   }
-  buffer.data_ = static_cast<std::byte*>(address);
+  std::byte* const begin = static_cast<std::byte*>(address);
+  buffer.data_ = begin;
+  buffer.size_ = size;
+  if (!large) return buffer;
+  const size_t before =
+      AlignUp(reinterpret_cast<uintptr_t>(begin), kHugePage) - reinterpret_cast<uintptr_t>(begin);
+  buffer.data_ += before;
+  if (before > 0) munmap(begin, before);
+  if (before < kHugePage) munmap(buffer.data_ + size, kHugePage - before);
   // Only an advice: where it is refused, ordinary pages do.
-  if (buffer.size_ >= kHugePage) madvise(address, buffer.size_, MADV_HUGEPAGE);
+  madvise(buffer.data_, size, MADV_HUGEPAGE);
   return buffer;
 }
 

@@ -26,7 +26,9 @@ class AlignedBuffer {
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
   ~AlignedBuffer();
 
-  // Zeroed; pages are taken when first touched, huge pages where the system grants them.
+  // Zeroed; pages are taken when first touched (so they lie near the thread that does), huge pages
+  // where the system grants them: a buffer of at least one begins at the boundary of one. Whole
+  // pages, so that a device can pin them.
   // `purpose` names the memory in the error (RESOURCE_EXHAUSTED).
   static absl::StatusOr<AlignedBuffer> Allocate(size_t bytes, absl::string_view purpose);
 

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <thread>
 #include <vector>
 
@@ -28,7 +29,8 @@ class ThreadPool {
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls function(t) for every t in [0, threads()), each on its own thread; returns when all are
-  // done. One call at a time: concurrent callers wait for each other. Not reentrant.
+  // done. One call at a time: concurrent callers wait for each other. Not reentrant. Throws what
+  // the first call that failed has thrown, once all are done.
   void Run(absl::FunctionRef<void(int thread)> function);
 
   // Splits [0, count) into threads() contiguous ranges whose bounds are multiples of `grain`
@@ -46,6 +48,7 @@ class ThreadPool {
   static Range Split(int64_t count, int64_t grain, int thread, int threads);
 
  private:
+  void Call(int thread);
   void Work(int thread);
 
   std::vector<std::thread> workers_;
@@ -55,6 +58,8 @@ class ThreadPool {
   std::atomic<uint32_t> generation_{0};
   std::atomic<int> remaining_{0};
   std::atomic<bool> stopping_{false};
+  std::atomic_flag failed_;
+  std::exception_ptr exception_;  // written by whoever has set failed_
 };
 
 }  // namespace millrace

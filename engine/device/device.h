@@ -29,21 +29,25 @@ namespace millrace {
 class Event {
  public:
   virtual ~Event() = default;
-  // Blocks the host until the point is reached; at once when never recorded.
+  // Blocks the host until the point is reached; at once when never recorded. The error that the
+  // stream had there, if any.
   virtual absl::Status Synchronize() = 0;
 };
 
-// A queue of work that runs in order. An error in one piece of work makes the stream skip all that
-// follows; Synchronize() reports it, again each time.
+// A queue of work that runs in order. An error in one piece of work (a status that is not OK, or an
+// exception) makes the stream skip all that follows; Synchronize() reports it, again each time.
+// Events of skipped work are reached at once, so that nobody waits for ever, and hand the error to
+// the streams that wait for them.
 class Stream {
  public:
+  // Drops what has not begun and waits for what has; events of dropped work carry CANCELLED.
   virtual ~Stream() = default;
 
   // `event` is reached when everything enqueued so far is done.
   virtual void Record(Event& event) = 0;
   // Work enqueued after this starts only once `event` (as recorded by now) is reached.
   virtual void Wait(Event& event) = 0;
-  // Runs `function` on the host in stream order. A status that is not OK is the stream's error.
+  // Runs `function` on the host in stream order.
   virtual void RunOnHost(std::function<absl::Status()> function) = 0;
   // Blocks the host until everything enqueued is done.
   virtual absl::Status Synchronize() = 0;

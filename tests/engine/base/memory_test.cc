@@ -1,5 +1,6 @@
 #include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <utility>
 
@@ -18,6 +19,16 @@ TEST(AlignedBufferTest, IsZeroedAndPageAligned) {
   for (size_t i = 0; i < buffer->size(); ++i) ASSERT_EQ(buffer->data()[i], std::byte{0});
 }
 
+TEST(AlignedBufferTest, ALargeOneBeginsWhereAHugePageCan) {
+  constexpr size_t kHugePage = size_t{2} << 20;
+  for (size_t bytes : {kHugePage, kHugePage + 1, 5 * kHugePage - 4096}) {
+    AlignedBuffer buffer = *AlignedBuffer::Allocate(bytes, "a test");
+    EXPECT_EQ(buffer.size(), AlignUp(bytes, kSlabAlignment));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.data()) % kHugePage, 0u);
+    buffer.data()[0] = buffer.data()[buffer.size() - 1] = std::byte{1};
+  }
+}
+
 TEST(AlignedBufferTest, MovesWithItsMemory) {
   AlignedBuffer first = *AlignedBuffer::Allocate(1, "a test");
   std::byte* data = first.data();
@@ -29,9 +40,11 @@ TEST(AlignedBufferTest, MovesWithItsMemory) {
 }
 
 TEST(AlignedBufferTest, SaysWhatCouldNotBeAllocated) {
-  const absl::Status status = AlignedBuffer::Allocate(size_t{1} << 60, "gradients").status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_NE(status.message().find("gradients"), absl::string_view::npos);
+  for (size_t bytes : {size_t{1} << 60, SIZE_MAX}) {
+    const absl::Status status = AlignedBuffer::Allocate(bytes, "gradients").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_NE(status.message().find("gradients"), absl::string_view::npos);
+  }
 }
 
 TEST(BFloat16Test, RoundsToNearestEven) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <numeric>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -64,6 +65,23 @@ TEST(ThreadPoolTest, CallersOfSeveralThreadsTakeTurns) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(total.load(), 600);
+}
+
+TEST(ThreadPoolTest, AnExceptionReachesTheCallerOnceAllAreDone) {
+  ThreadPool pool(3);
+  for (int thrower = 0; thrower < 3; ++thrower) {
+    std::atomic<int> calls{0};
+    const auto run = [&] {
+      pool.Run([&](int thread) {
+        ++calls;
+        if (thread == thrower) throw std::runtime_error("broken");
+      });
+    };
+    EXPECT_THROW(run(), std::runtime_error);
+    EXPECT_EQ(calls.load(), 3);
+    pool.Run([&](int) { ++calls; });
+    EXPECT_EQ(calls.load(), 6);
+  }
 }
 
 }  // namespace
