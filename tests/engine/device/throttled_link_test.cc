@@ -51,14 +51,15 @@ class ThrottledLinkTest : public ::testing::Test {
  protected:
   explicit ThrottledLinkTest(int64_t oversleep_ns = 0) : clock_(oversleep_ns) {}
 
-  void Upload(Stream& stream, int copies) {
+  void Upload(Stream& stream, int copies, int place = 0) {
+    std::byte* const to = device_->memory() + place * kCopyBytes;
     for (int i = 0; i < copies; ++i) {
-      device_->CopyToDevice(stream, device_->memory(), host_.data(), kCopyBytes);
+      device_->CopyToDevice(stream, to, host_.data(), kCopyBytes);
     }
   }
   void Download(Stream& stream, int copies) {
     for (int i = 0; i < copies; ++i) {
-      device_->CopyToHost(stream, back_.data(), device_->memory() + kCopyBytes, kCopyBytes);
+      device_->CopyToHost(stream, back_.data(), device_->memory() + 2 * kCopyBytes, kCopyBytes);
     }
   }
   // `stream` does nothing until Release, so that all that is enqueued till then is queued at once.
@@ -114,7 +115,7 @@ TEST_F(ThrottledLinkTest, StreamsOfOneDirectionShare) {
   std::unique_ptr<Stream> first = device_->CreateStream("first");
   std::unique_ptr<Stream> second = device_->CreateStream("second");
   Upload(*first, 10);
-  Upload(*second, 10);
+  Upload(*second, 10, /*place=*/1);
   ASSERT_TRUE(first->Synchronize().ok());
   ASSERT_TRUE(second->Synchronize().ok());
   EXPECT_EQ(clock_.latest_ns() - kStart, 20 * kMillisecond + kLatency);
