@@ -128,21 +128,75 @@ struct Activation {
   void* dx = nullptr;  // backward; may be x
 };
 
-// Mean cross-entropy of a linear projection onto the vocabulary, forward and backward together in
-// chunks of tokens, so that logits of more than one chunk never exist.
+// Cross-entropy of a linear projection onto the vocabulary, with logits l = x · weightᵀ:
+//
+//   loss = Σ over unmasked tokens of lse − l[target] + z_loss · lse²,  lse = ln Σ_v e^l[v],
+//
+// where the last term keeps lse near 0 (z-loss: Chowdhery et al. 2022, PaLM, section 5). Its
+// gradient to l[v] is p[v] · (1 + 2 · z_loss · lse) − (v = target), p[v] = e^(l[v] − lse). Targets
+// are in host memory; a negative one is ignored: no loss, no gradient. One that is not under
+// `vocab` is the stream's error. Logits exist in the workspace alone, those of `tokens` tokens and
+// of one tile of classes at a time.
+
+// Forward and backward together.
 struct LinearCrossEntropy {
   int64_t tokens, hidden, vocab;
   const void* x;           // [tokens, hidden]
   const void* weight;      // [vocab, hidden]
-  const int32_t* targets;  // [tokens]; negative: ignored. Host memory.
+  const int32_t* targets;  // [tokens]
   // Factor of every token's loss in the gradient: 1 / (unmasked tokens of the whole step).
   float gradient_scale;
-  int64_t token_chunk;  // tokens of a chunk; fixes the order of sums
-  double* loss_sum;     // host; Σ over unmasked tokens of −ln p(target), added to what is there
-  void* dx = nullptr;   // [tokens, hidden]; nullptr: forward only
-  // f32 where there is more than one chunk: the first overwrites unless `accumulate`, the others
-  // add.
+  // 0: logits of all classes exist at once, and no product is made twice. Else so many classes at a
+  // time: the tiles pass once for the statistics of softmax and, with logits made again, once for
+  // the gradients; dx is summed over tiles in ascending order in f32.
+  int64_t vocab_tile = 0;
+  double z_loss = 0;
+  double* loss_sum;    // host; added to, token by token
+  void* dx = nullptr;  // [tokens, hidden], may be x; nullptr: forward only
   GradientTarget dweight;
+};
+
+// The same a tile at a time, for a weight of which only a tile is at hand. CrossEntropyStatistics
+// for all tiles in ascending order, CrossEntropyLoss, then CrossEntropyGradient for all tiles in
+// ascending order give bitwise what LinearCrossEntropy does with these tiles.
+struct ClassTile {
+  int64_t tokens, hidden, vocab;
+  int64_t first, count;    // classes [first, first + count)
+  const void* x;           // [tokens, hidden]
+  const void* weight;      // [count, hidden], those of the tile
+  const int32_t* targets;  // [tokens]
+};
+
+// Of the logits of the classes so far. p[v] = e^(l[v] − max) / sum.
+struct SoftmaxStatistics {
+  float* max = nullptr;           // [tokens]
+  float* sum = nullptr;           // [tokens], Σ e^(l − max)
+  float* target_logit = nullptr;  // [tokens]; nothing for ignored tokens
+};
+
+// Takes a tile into the statistics; the tile with `first` 0 begins them.
+struct CrossEntropyStatistics {
+  ClassTile tile;
+  SoftmaxStatistics statistics;
+};
+
+// Adds the loss, from the statistics of all classes.
+struct CrossEntropyLoss {
+  int64_t tokens;
+  const int32_t* targets;
+  double z_loss = 0;
+  SoftmaxStatistics statistics;
+  double* loss_sum;  // host; added to, token by token
+};
+
+// Gradients through the logits of one tile, from the statistics of all classes.
+struct CrossEntropyGradient {
+  ClassTile tile;
+  SoftmaxStatistics statistics;
+  float gradient_scale;
+  double z_loss = 0;
+  float* dx;               // [tokens, hidden]; the tile with `first` 0 overwrites, others add
+  GradientTarget dweight;  // [count, hidden], of the tile
 };
 
 // target[count] = source[count], rounded to nearest even where the target is bf16.
@@ -159,7 +213,8 @@ struct OpsLimits {
   int64_t hidden = 0, qkv = 0, query = 0, mlp_in = 0, intermediate = 0, vocab = 0;
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
   int64_t longest_document = 0;
-  int64_t token_chunk = 0;
+  // Of the cross-entropy: tokens and classes whose logits exist at a time. vocab_tile 0: all.
+  int64_t token_chunk = 0, vocab_tile = 0;
 };
 
 class Ops {
@@ -181,6 +236,9 @@ class Ops {
   virtual void Run(Stream& stream, const AttentionBackward& op) = 0;
   virtual void Run(Stream& stream, const Activation& op) = 0;
   virtual void Run(Stream& stream, const LinearCrossEntropy& op) = 0;
+  virtual void Run(Stream& stream, const CrossEntropyStatistics& op) = 0;
+  virtual void Run(Stream& stream, const CrossEntropyLoss& op) = 0;
+  virtual void Run(Stream& stream, const CrossEntropyGradient& op) = 0;
   virtual void Run(Stream& stream, const ConvertGradient& op) = 0;
 };
 

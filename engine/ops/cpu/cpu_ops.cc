@@ -85,6 +85,15 @@ class CpuOps final : public Ops {
   void Run(Stream& stream, const LinearCrossEntropy& op) override {
     Enqueue(stream, op, RunLinearCrossEntropy);
   }
+  void Run(Stream& stream, const CrossEntropyStatistics& op) override {
+    Enqueue(stream, op, RunCrossEntropyStatistics);
+  }
+  void Run(Stream& stream, const CrossEntropyLoss& op) override {
+    Enqueue(stream, op, RunCrossEntropyLoss);
+  }
+  void Run(Stream& stream, const CrossEntropyGradient& op) override {
+    Enqueue(stream, op, RunCrossEntropyGradient);
+  }
   void Run(Stream& stream, const ConvertGradient& op) override {
     Enqueue(stream, op, RunConvertGradient);
   }

@@ -1,13 +1,16 @@
-// The linear cross-entropy on the CPU.
+// The linear cross-entropy on the CPU, by tiles of classes.
 //
-// For each chunk of tokens, with a tile being kVocabTile columns of the vocabulary:
-//   1. logits of a tile = x · wᵀ in f32, in cache; their maximum m_tile, e^(l − m_tile) kept in the
-//      compute type, and its sum in f32;
-//   2. log-sum-exp of the row from all tiles' maxima and sums; the loss from it and from the
-//      target's logit, summed in double, token by token;
-//   3. dlogits = e^(l − m_tile) · e^(m_tile − log_sum_exp) · scale, less `scale` at the target, in
-//      place: a probability is rounded, never a logit, and each exponential is taken once;
-//   4. dx = dlogits · w and dw (+)= dlogitsᵀ · x.
+// Logits of kColumns classes at a time are made in f32, in cache, and used there:
+//   1. statistics: each such block's maximum and Σ e^(l − maximum); then the row's from all blocks'
+//      and from those of the tiles before, in double;
+//   2. the loss, in double, token by token;
+//   3. dlogits = e^(l − max) · factor, factor = (1 + 2 · z_loss · lse) · scale / sum, less `scale`
+//      at the target, rounded to the compute type;
+//   4. dw (+)= dlogitsᵀ · x and dx (+)= dlogits · w, sums in f32.
+//
+// Step 3 needs the statistics of all classes. With tiles, logits are made again for it. Without,
+// step 1 leaves e^(l − the block's maximum) in the place of dlogits and step 3 only scales it: a
+// probability is rounded, never a logit, and each exponential is taken once.
 #ifndef MILLRACE_ENGINE_OPS_CPU_CROSS_ENTROPY_H_
 #define MILLRACE_ENGINE_OPS_CPU_CROSS_ENTROPY_H_
 
@@ -18,6 +21,9 @@
 namespace millrace {
 
 absl::Status RunLinearCrossEntropy(const CpuContext& context, const LinearCrossEntropy& op);
+absl::Status RunCrossEntropyStatistics(const CpuContext& context, const CrossEntropyStatistics& op);
+absl::Status RunCrossEntropyLoss(const CpuContext& context, const CrossEntropyLoss& op);
+absl::Status RunCrossEntropyGradient(const CpuContext& context, const CrossEntropyGradient& op);
 size_t CrossEntropyWorkspaceBytes(const OpsLimits& limits, DType type, int threads);
 
 }  // namespace millrace

@@ -43,6 +43,29 @@ void ExponentialsImpl(const float* logits, int64_t logits_stride, int64_t rows, 
 }
 
 template <typename T>
+void GradientsImpl(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
+                   const float* row_max, const float* row_factor, T* gradients,
+                   int64_t gradients_stride) {
+  const DF d;
+  const int64_t lanes = hn::Lanes(d);
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* l = logits + row * logits_stride;
+    T* g = gradients + row * gradients_stride;
+    if (row_factor[row] == 0.0f) {
+      std::fill(g, g + columns, T{});
+      continue;
+    }
+    const auto shift = hn::Set(d, row_max[row]);
+    const auto factor = hn::Set(d, row_factor[row]);
+    for (int64_t j = 0; j < columns; j += lanes) {
+      const int64_t left = columns - j;
+      const auto exponential = ExpOfNegative(d, hn::Sub(Load(d, l + j, left), shift));
+      Store(hn::Mul(exponential, factor), d, g + j, left);
+    }
+  }
+}
+
+template <typename T>
 void ScaleImpl(T* x, int64_t count, float factor) {
   const DF d;
   const int64_t lanes = hn::Lanes(d);
@@ -61,6 +84,15 @@ void ExponentialsAny(const float* logits, int64_t logits_stride, int64_t rows, i
                                           static_cast<float*>(exponentials), exponentials_stride);
 }
 
+void GradientsAny(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
+                  const float* row_max, const float* row_factor, DType type, void* gradients,
+                  int64_t gradients_stride) {
+  type == DType::kBF16 ? GradientsImpl(logits, logits_stride, rows, columns, row_max, row_factor,
+                                       static_cast<BFloat16*>(gradients), gradients_stride)
+                       : GradientsImpl(logits, logits_stride, rows, columns, row_max, row_factor,
+                                       static_cast<float*>(gradients), gradients_stride);
+}
+
 void ScaleAny(void* x, DType type, int64_t count, float factor) {
   type == DType::kBF16 ? ScaleImpl(static_cast<BFloat16*>(x), count, factor)
                        : ScaleImpl(static_cast<float*>(x), count, factor);
@@ -74,6 +106,7 @@ HWY_AFTER_NAMESPACE();
 namespace millrace {
 
 HWY_EXPORT(ExponentialsAny);
+HWY_EXPORT(GradientsAny);
 HWY_EXPORT(ScaleAny);
 
 void ExponentialRows(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
@@ -81,6 +114,13 @@ void ExponentialRows(const float* logits, int64_t logits_stride, int64_t rows, i
                      int64_t exponentials_stride) {
   HWY_DYNAMIC_DISPATCH(ExponentialsAny)
   (logits, logits_stride, rows, columns, row_max, row_sum, type, exponentials, exponentials_stride);
+}
+
+void GradientRows(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
+                  const float* row_max, const float* row_factor, DType type, void* gradients,
+                  int64_t gradients_stride) {
+  HWY_DYNAMIC_DISPATCH(GradientsAny)
+  (logits, logits_stride, rows, columns, row_max, row_factor, type, gradients, gradients_stride);
 }
 
 void ScaleInPlace(void* x, DType type, int64_t count, float factor) {

@@ -14,6 +14,12 @@ void ExponentialRows(const float* logits, int64_t logits_stride, int64_t rows, i
                      float* row_max, float* row_sum, DType type, void* exponentials,
                      int64_t exponentials_stride);
 
+// For each row of f32 logits: gradients = e^(l − row_max) · row_factor, for l up to row_max. A
+// factor of 0 gives 0 whatever l is.
+void GradientRows(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
+                  const float* row_max, const float* row_factor, DType type, void* gradients,
+                  int64_t gradients_stride);
+
 // x[i] = factor · x[i]; factor 0 gives 0 whatever x[i] is.
 void ScaleInPlace(void* x, DType type, int64_t count, float factor);
 
