@@ -315,11 +315,14 @@ void Executor::Head(const Schedule& schedule, const Instruction& instruction, Pa
   const void* input = Address(schedule, instruction.input);
   void* scratch = Address(schedule, instruction.scratch);
   if (pass.logits != nullptr) {
-    return HeadLogits(context, weights, input, scratch, pass.logits);
+    const HeadTile all = {0, model_.spec.vocab_size, weights.projection};
+    return HeadLogits(context, weights, all, input, scratch, pass.logits);
   }
   const HeadLoss loss{.targets = pass.batches[instruction.micro_batch].targets.data(),
                       .gradient_scale = pass.gradient_scale,
                       .token_chunk = plan_.shape.token_chunk,
+                      .vocab_tile = plan_.shape.vocab_tile,
+                      .z_loss = plan_.shape.z_loss,
                       .loss_sum = &pass.loss_sum};
   if (instruction.opcode == Opcode::kHeadEvaluate) {
     return HeadForward(context, weights, loss, input, scratch);

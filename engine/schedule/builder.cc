@@ -148,7 +148,8 @@ class Builder {
     for (int64_t i = 0; i < saved_slots; ++i) {
       saved_.push_back(AddBuffer(BufferKind::kSaved, i, BlockSavedBytes(spec, tokens, dtype)));
     }
-    head_scratch_ = AddBuffer(BufferKind::kHeadScratch, 0, HeadScratchBytes(spec, tokens, dtype));
+    head_scratch_ = AddBuffer(BufferKind::kHeadScratch, 0,
+                              HeadScratchBytes(spec, tokens, shape_.token_chunk, dtype));
     workspace_ = AddBuffer(BufferKind::kOpsWorkspace, 0, model_.ops_workspace_bytes);
     if (!training) return;
 
@@ -437,8 +438,7 @@ size_t RotaryTableBytes(const ModelSpec& spec, const StepShape& shape) {
 }
 
 DType AccumulatorDType(const ScheduledModel& model, const StepShape& shape, int unit) {
-  const bool chunked = unit == model.head() && !model.spec.tied_embeddings &&
-                       shape.tokens_per_micro_batch > shape.token_chunk;
+  const bool chunked = unit == model.head() && shape.tokens_per_micro_batch > shape.token_chunk;
   return shape.micro_batches > 1 || chunked ? DType::kF32 : model.gradient_dtypes[unit];
 }
 

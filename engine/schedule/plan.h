@@ -21,6 +21,7 @@ struct StepShape {
   int64_t longest_document = 0;  // tokens; the sequence length
   int64_t token_chunk = 0;       // of the head: tokens whose logits exist at one time
   int64_t vocab_tile = 0;        // of the head: classes whose logits exist at one time; 0: all
+  double z_loss = 0;             // factor of (log Σ exp logits)² in a token's loss
   bool clip = true;              // by the global gradient norm
 };
 

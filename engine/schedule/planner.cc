@@ -13,11 +13,56 @@ namespace millrace {
 namespace {
 
 constexpr int64_t kGoodMicroBatchTokens = 4096;
-// Logits of one chunk of the head at most: 64 MiB in bf16.
-constexpr int64_t kChunkLogits = int64_t{32} << 20;
+
+// What the head may use beyond what the products of two threads pack, with their logits in cache.
+constexpr int64_t kHeadBytes = (int64_t{64} - 10) << 20;
 constexpr int64_t kChunkGranularity = 64;
+constexpr int64_t kTileGranularity = 256;
+// Fewer tokens than this a chunk, and adding up the projection's gradient costs more than making
+// logits twice.
+constexpr int64_t kFewestTokens = 256;
+constexpr int64_t kMostTokensOfTiledChunk = 2048;
+// More, and that gradient is a sum too deep for one product.
+constexpr int64_t kMostTokens = 4096;
 
 int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// About equal parts of `count`, each a multiple of `granularity` and `most`, itself one, at most.
+int64_t EvenPart(int64_t count, int64_t most, int64_t granularity) {
+  const int64_t parts = CeilDivide(count, most);
+  return std::min(count, CeilDivide(CeilDivide(count, parts), granularity) * granularity);
+}
+
+// Bytes of the head for a token of a chunk: normalized, the gradient to that in f32, and
+// statistics.
+double TokenBytes(const ModelSpec& spec, DType compute) {
+  return static_cast<double>(spec.hidden_size * (sizeof(float) + SizeOf(compute)) + 512);
+}
+// ... and for one of its logits: its gradient, and statistics of every 256.
+double LogitBytes(DType compute) { return static_cast<double>(SizeOf(compute)) + 2 * 4 / 256.0; }
+
+void ChooseHeadTiles(const ModelSpec& spec, DType compute, StepShape* shape) {
+  const auto multiple = [](double count, int64_t of) {
+    return std::max<int64_t>(1, static_cast<int64_t>(count) / of) * of;
+  };
+  const int64_t tokens = shape->tokens_per_micro_batch;
+  const double token_bytes = TokenBytes(spec, compute), logit_bytes = LogitBytes(compute);
+  const double fitting = kHeadBytes / (token_bytes + logit_bytes * spec.vocab_size);
+  if (fitting >= static_cast<double>(std::min(tokens, kFewestTokens))) {
+    shape->token_chunk = EvenPart(
+        tokens, std::min(kMostTokens, multiple(fitting, kChunkGranularity)), kChunkGranularity);
+    shape->vocab_tile = 0;
+    return;
+  }
+  // Half for the tokens, half for logits.
+  const int64_t most =
+      std::min(kMostTokensOfTiledChunk, multiple(kHeadBytes / 2 / token_bytes, kChunkGranularity));
+  shape->token_chunk = EvenPart(tokens, most, kChunkGranularity);
+  const double classes =
+      (static_cast<double>(kHeadBytes) / shape->token_chunk - token_bytes) / logit_bytes;
+  shape->vocab_tile =
+      EvenPart(spec.vocab_size, multiple(classes, kTileGranularity), kTileGranularity);
+}
 
 // The purpose under which a buffer shows in the memory table.
 absl::string_view PurposeOf(BufferKind kind) {
@@ -56,7 +101,7 @@ std::vector<MemoryItem> MemoryByPurpose(const Schedule& schedule) {
 
 StepShape ChooseStepShape(const ModelSpec& spec, int64_t tokens_per_step,
                           std::optional<int64_t> tokens_per_micro_batch, int64_t sequence_length,
-                          bool clip) {
+                          bool clip, DType compute) {
   StepShape shape;
   shape.longest_document = sequence_length;
   shape.clip = clip;
@@ -67,12 +112,7 @@ StepShape ChooseStepShape(const ModelSpec& spec, int64_t tokens_per_step,
   }
   shape.tokens_per_micro_batch = tokens_per_micro_batch.value_or(chosen * sequence_length);
   shape.micro_batches = tokens_per_step / shape.tokens_per_micro_batch;
-  // As few chunks as that allows, of even size.
-  const int64_t fitting = std::max(kChunkLogits / spec.vocab_size, kChunkGranularity);
-  const int64_t chunks = CeilDivide(shape.tokens_per_micro_batch, fitting);
-  const int64_t even = CeilDivide(shape.tokens_per_micro_batch, chunks);
-  shape.token_chunk = std::min(shape.tokens_per_micro_batch,
-                               CeilDivide(even, kChunkGranularity) * kChunkGranularity);
+  ChooseHeadTiles(spec, compute, &shape);
   return shape;
 }
 
@@ -88,7 +128,8 @@ OpsLimits MakeOpsLimits(const ModelSpec& spec, const StepShape& shape) {
           .num_kv_heads = spec.num_kv_heads,
           .head_dim = spec.head_dim,
           .longest_document = shape.longest_document,
-          .token_chunk = shape.token_chunk};
+          .token_chunk = shape.token_chunk,
+          .vocab_tile = shape.vocab_tile};
 }
 
 absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shape, bool unified,

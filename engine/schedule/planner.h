@@ -14,10 +14,12 @@ namespace millrace {
 
 // Shape of a job's step. Without `tokens_per_micro_batch`, micro-batches are as large as matrix
 // products profit from: the largest whole number of sequences that divides the step, up to 4096
-// tokens. `tokens_per_step` is a multiple of both.
+// tokens. `tokens_per_step` is a multiple of both. Chunks and tiles of the head are as large as 64
+// MiB of workspace allow, two threads' packing of matrix products included; all classes at once
+// where that leaves chunks large enough.
 StepShape ChooseStepShape(const ModelSpec& spec, int64_t tokens_per_step,
                           std::optional<int64_t> tokens_per_micro_batch, int64_t sequence_length,
-                          bool clip);
+                          bool clip, DType compute);
 
 // What the ops must be ready for.
 OpsLimits MakeOpsLimits(const ModelSpec& spec, const StepShape& shape);

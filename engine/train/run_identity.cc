@@ -44,7 +44,7 @@ void AdoptInteger(const RunIdentity& identity, const std::string& field,
 }  // namespace
 
 RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
-                       const std::string& data_sha256, int64_t token_chunk) {
+                       const std::string& data_sha256, const StepShape& shape) {
   json fields;
   const json config = WriteModelConfig(model);
   for (const auto& [key, value] : config.items()) fields["model.config." + key] = value;
@@ -55,7 +55,9 @@ RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
   fields["data.sequence_length"] = spec.sequence_length;
   fields["train.tokens_per_step"] = spec.tokens_per_step;
   fields["train.tokens_per_micro_batch"] = spec.tokens_per_micro_batch.value_or(0);
-  fields["train.head_token_chunk"] = token_chunk;
+  fields["train.head_token_chunk"] = shape.token_chunk;
+  fields["train.head_vocab_tile"] = shape.vocab_tile;
+  fields["train.z_loss"] = spec.z_loss;
   fields["train.seed"] = spec.seed;
   fields["train.clip_norm"] = spec.clip_norm;
   fields["train.threads"] = spec.threads.value_or(0);

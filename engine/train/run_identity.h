@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "engine/model/model_spec.h"
+#include "engine/schedule/plan.h"
 #include "engine/train/train_spec.h"
 
 namespace millrace {
@@ -16,9 +17,9 @@ namespace millrace {
 // tokens, `train.steps` is left out where the learning rate does not depend on it.
 using RunIdentity = std::map<std::string, std::string>;
 
-// `spec` is resolved, with its micro-batch; `token_chunk` as in StepShape.
+// `spec` is resolved, with its micro-batch; of `shape` the chunks and tiles of the head count.
 RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
-                       const std::string& data_sha256, int64_t token_chunk);
+                       const std::string& data_sha256, const StepShape& shape);
 
 // FAILED_PRECONDITION names each field that differs, with both values.
 absl::Status CheckSameRun(const RunIdentity& checkpoint, const RunIdentity& job,

@@ -148,11 +148,12 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
                                                     .eval_fraction = spec.eval_fraction,
                                                     .seed = static_cast<uint64_t>(spec.seed)}));
 
-  const StepShape shape =
+  StepShape shape =
       ChooseStepShape(run->model, spec.tokens_per_step, run->spec.tokens_per_micro_batch,
-                      spec.sequence_length, spec.clip_norm > 0);
+                      spec.sequence_length, spec.clip_norm > 0, *run->spec.compute);
+  shape.z_loss = spec.z_loss;
   run->spec.tokens_per_micro_batch = shape.tokens_per_micro_batch;
-  RunIdentity identity = IdentityOf(run->spec, run->model, run->store->sha256(), shape.token_chunk);
+  RunIdentity identity = IdentityOf(run->spec, run->model, run->store->sha256(), shape);
   if (checkpoint) {
     MILLRACE_RETURN_IF_ERROR(CheckSameRun(run->at.identity, identity, checkpoint->step));
   }

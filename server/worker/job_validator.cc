@@ -117,7 +117,7 @@ absl::StatusOr<ValidatedSpec> JobValidator::ResolveAndValidate(const v1::JobSpec
   train_spec = Resolve(std::move(train_spec), options_.cores, CpuHasBf16());
   const StepShape shape =
       ChooseStepShape(*model, train_spec.tokens_per_step, train_spec.tokens_per_micro_batch,
-                      train_spec.sequence_length, train_spec.clip_norm > 0);
+                      train_spec.sequence_length, train_spec.clip_norm > 0, *train_spec.compute);
   train_spec.tokens_per_micro_batch = shape.tokens_per_micro_batch;
   if (shape.micro_batches > kMostBlockPasses / model->num_layers) {
     return Refuse(ErrorReason::kConfigInvalid,

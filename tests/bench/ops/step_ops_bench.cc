@@ -166,20 +166,20 @@ class Bench {
     double loss = 0;
     std::vector<int32_t> targets(t);
     for (int64_t i = 0; i < t; ++i) targets[i] = static_cast<int32_t>(i * 7919 % m_.vocab);
-    const bool once = t <= o_.chunk;
-    Time("cross_entropy", 1, 6.0 * t * h * m_.vocab, 0,
-         LinearCrossEntropy{.tokens = t,
+    const int64_t chunk = std::min(t, o_.chunk), chunks = t / chunk;
+    const bool once = chunks == 1;
+    Time("cross_entropy", chunks, 6.0 * chunk * h * m_.vocab, 0,
+         LinearCrossEntropy{.tokens = chunk,
                             .hidden = h,
                             .vocab = m_.vocab,
                             .x = x,
                             .weight = Fill(h * m_.vocab),
                             .targets = targets.data(),
                             .gradient_scale = 1e-3f,
-                            .token_chunk = o_.chunk,
                             .loss_sum = &loss,
                             .dx = y,
                             .dweight = {Fill((once ? 1 : 2) * h * m_.vocab),
-                                        once ? o_.type : DType::kF32, false}});
+                                        once ? o_.type : DType::kF32, !once}});
     std::printf("{\"model\": \"%s\", \"tokens\": %ld, \"step_ms\": %.1f}\n", m_.name,
                 static_cast<long>(t), step_ms_);
   }

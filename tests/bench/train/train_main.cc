@@ -82,7 +82,7 @@ absl::StatusOr<nlohmann::json> Measure(const Options& options) {
   const int64_t micro_batch =
       options.micro_batch > 0 ? options.micro_batch * options.sequence : tokens;
   const StepShape shape =
-      ChooseStepShape(spec, tokens, micro_batch, options.sequence, options.clip_norm > 0);
+      ChooseStepShape(spec, tokens, micro_batch, options.sequence, options.clip_norm > 0, compute);
   ScheduledModel model = MakeScheduledModel(spec, *state, *ops, shape);
   MILLRACE_ASSIGN_OR_RETURN(const Plan plan,
                             MakePlan(model, shape, /*unified=*/true, options.device_budget));

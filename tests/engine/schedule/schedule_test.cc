@@ -1,6 +1,8 @@
 #include <random>
 #include <set>
 
+#include "engine/model/head.h"
+#include "engine/ops/cpu/cpu_ops.h"
 #include "engine/schedule/builder.h"
 #include "engine/schedule/planner.h"
 #include "engine/schedule/verifier.h"
@@ -163,29 +165,51 @@ TEST(PlannerTest, SaysByHowMuchABudgetIsTooSmallAndWhatHelps) {
 
 TEST(PlannerTest, MicroBatchesAreWholeSequencesThatDivideTheStep) {
   ModelSpec spec = SmallModel().spec;
-  StepShape shape = ChooseStepShape(spec, 16384, std::nullopt, 512, true);
+  StepShape shape = ChooseStepShape(spec, 16384, std::nullopt, 512, true, DType::kBF16);
   EXPECT_EQ(shape.tokens_per_micro_batch, 4096);
   EXPECT_EQ(shape.micro_batches, 4);
-  shape = ChooseStepShape(spec, 7 * 1000, std::nullopt, 1000, true);
+  shape = ChooseStepShape(spec, 7 * 1000, std::nullopt, 1000, true, DType::kBF16);
   EXPECT_EQ(shape.tokens_per_micro_batch, 1000);
-  shape = ChooseStepShape(spec, 8192, std::nullopt, 8192, true);
+  shape = ChooseStepShape(spec, 8192, std::nullopt, 8192, true, DType::kBF16);
   EXPECT_EQ(shape.tokens_per_micro_batch, 8192);
-  shape = ChooseStepShape(spec, 2048, 512, 256, false);
+  shape = ChooseStepShape(spec, 2048, 512, 256, false, DType::kBF16);
   EXPECT_EQ(shape.tokens_per_micro_batch, 512);
   EXPECT_EQ(shape.micro_batches, 4);
 }
 
-TEST(PlannerTest, LogitsOfAChunkStaySmallForAnyVocabulary) {
+TEST(PlannerTest, TheHeadUsesAtMost64MebibytesForAnyVocabulary) {
+  constexpr int kThreads = 2;
   ModelSpec spec = SmallModel().spec;
-  for (int64_t vocab : {257, 50257, 152064, 1000000}) {
-    spec.vocab_size = vocab;
-    const StepShape shape = ChooseStepShape(spec, 65536, 65536, 1024, true);
-    EXPECT_LE(shape.token_chunk, shape.tokens_per_micro_batch);
-    EXPECT_TRUE(shape.token_chunk == 64 || (shape.token_chunk - 64) * vocab * 2 <= 64 << 20)
-        << vocab;
+  for (const DType compute : {DType::kF32, DType::kBF16}) {
+    for (const int64_t hidden : {256, 1024, 3584, 8192}) {
+      for (const int64_t vocab : {257, 32000, 50257, 152064, 1000000}) {
+        for (const int64_t tokens : {1, 50, 100, 1024, 65536}) {
+          spec.hidden_size = hidden;
+          spec.vocab_size = vocab;
+          const StepShape shape = ChooseStepShape(spec, tokens, tokens, tokens, true, compute);
+          const OpsLimits limits = {.tokens = tokens,
+                                    .hidden = hidden,
+                                    .vocab = vocab,
+                                    .token_chunk = shape.token_chunk,
+                                    .vocab_tile = shape.vocab_tile};
+          EXPECT_LE(CpuOpsWorkspaceBytes(limits, compute, kThreads) +
+                        HeadScratchBytes(spec, tokens, shape.token_chunk, compute),
+                    64 << 20)
+              << NameOf(compute) << " " << hidden << " x " << vocab << ", " << tokens
+              << " tokens in chunks of " << shape.token_chunk << ", tiles of " << shape.vocab_tile;
+          EXPECT_LE(shape.token_chunk, tokens);
+          EXPECT_LT(shape.vocab_tile, vocab);
+          EXPECT_TRUE(shape.vocab_tile > 0 || shape.token_chunk >= std::min<int64_t>(tokens, 256))
+              << vocab;
+        }
+      }
+    }
   }
+  spec.hidden_size = 768;
   spec.vocab_size = 50257;
-  EXPECT_EQ(ChooseStepShape(spec, 1024, 1024, 256, true).token_chunk, 512);
+  const StepShape gpt2 = ChooseStepShape(spec, 1024, 1024, 256, true, DType::kBF16);
+  EXPECT_EQ(gpt2.token_chunk, 512);
+  EXPECT_EQ(gpt2.vocab_tile, 0);
 }
 
 // --- Planted faults -----------------------------------------------------------------------------

@@ -34,7 +34,7 @@ class ParityTest : public testing::TestWithParam<const char*> {
                            });
     ASSERT_TRUE(read.ok()) << read;
     const int64_t tokens = golden_.steps().front().batch.tokens();
-    const StepShape shape = ChooseStepShape(golden_.spec(), tokens, tokens, tokens, true);
+    const StepShape shape = ChooseStepShape(golden_.spec(), tokens, tokens, tokens, true, compute);
     ScheduledModel model = MakeScheduledModel(golden_.spec(), *state_, *ops_, shape);
     auto plan = MakePlan(model, shape, true, size_t{1} << 30);
     ASSERT_TRUE(plan.ok()) << plan.status();

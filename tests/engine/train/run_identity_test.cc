@@ -13,6 +13,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
+constexpr StepShape kShape = {.token_chunk = 64};
+
 ModelSpec Model() {
   const auto config = nlohmann::json::parse(R"({"model_type": "llama", "hidden_size": 32,
       "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
@@ -30,7 +32,7 @@ TrainSpec Spec() {
 }
 
 TEST(RunIdentityTest, TheSameRunMayGoOn) {
-  const RunIdentity identity = IdentityOf(Spec(), Model(), "abc", 64);
+  const RunIdentity identity = IdentityOf(Spec(), Model(), "abc", kShape);
   EXPECT_TRUE(CheckSameRun(identity, identity, 10).ok());
 }
 
@@ -40,8 +42,8 @@ TEST(RunIdentityTest, NamesEachFieldThatDiffersWithBothValues) {
   other.learning_rate = 1e-3;
   ModelSpec wider = Model();
   wider.intermediate_size = 128;
-  const absl::Status status =
-      CheckSameRun(IdentityOf(Spec(), Model(), "abc", 64), IdentityOf(other, wider, "abc", 64), 10);
+  const absl::Status status = CheckSameRun(IdentityOf(Spec(), Model(), "abc", kShape),
+                                           IdentityOf(other, wider, "abc", kShape), 10);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
       std::string(status.message()),
@@ -51,8 +53,8 @@ TEST(RunIdentityTest, NamesEachFieldThatDiffersWithBothValues) {
 }
 
 TEST(RunIdentityTest, OtherDataIsAnotherRun) {
-  const absl::Status status = CheckSameRun(IdentityOf(Spec(), Model(), "abc", 64),
-                                           IdentityOf(Spec(), Model(), "def", 64), 10);
+  const absl::Status status = CheckSameRun(IdentityOf(Spec(), Model(), "abc", kShape),
+                                           IdentityOf(Spec(), Model(), "def", kShape), 10);
   EXPECT_THAT(std::string(status.message()), HasSubstr("data.train"));
 }
 
@@ -64,7 +66,7 @@ TEST(RunIdentityTest, HowOftenToSaveEvaluateOrSampleIsNotPartOfIt) {
   other.sample_every_steps = 1;
   other.prompts = {"Once"};
   other.device_budget_bytes = 1 << 30;
-  EXPECT_EQ(IdentityOf(Spec(), Model(), "abc", 64), IdentityOf(other, Model(), "abc", 64));
+  EXPECT_EQ(IdentityOf(Spec(), Model(), "abc", kShape), IdentityOf(other, Model(), "abc", kShape));
 }
 
 TEST(RunIdentityTest, AConstantRateMayRunForMoreSteps) {
@@ -72,9 +74,9 @@ TEST(RunIdentityTest, AConstantRateMayRunForMoreSteps) {
   spec.schedule = ScheduleKind::kConstant;
   TrainSpec longer = spec;
   longer.steps = 200;
-  EXPECT_EQ(IdentityOf(spec, Model(), "abc", 64), IdentityOf(longer, Model(), "abc", 64));
+  EXPECT_EQ(IdentityOf(spec, Model(), "abc", kShape), IdentityOf(longer, Model(), "abc", kShape));
   longer.schedule = spec.schedule = ScheduleKind::kCosine;
-  EXPECT_NE(IdentityOf(spec, Model(), "abc", 64), IdentityOf(longer, Model(), "abc", 64));
+  EXPECT_NE(IdentityOf(spec, Model(), "abc", kShape), IdentityOf(longer, Model(), "abc", kShape));
 }
 
 TEST(RunIdentityTest, DecisionsLeftOutAreTakenFromTheCheckpoint) {
@@ -82,14 +84,14 @@ TEST(RunIdentityTest, DecisionsLeftOutAreTakenFromTheCheckpoint) {
   first.threads = 5;
   first.compute = DType::kF32;
   TrainSpec spec;
-  AdoptDecisions(IdentityOf(first, Model(), "abc", 64), &spec);
+  AdoptDecisions(IdentityOf(first, Model(), "abc", kShape), &spec);
   EXPECT_EQ(spec.threads, 5);
   EXPECT_EQ(spec.tokens_per_micro_batch, 128);
   EXPECT_EQ(spec.compute, DType::kF32);
 
   TrainSpec said;
   said.threads = 2;
-  AdoptDecisions(IdentityOf(first, Model(), "abc", 64), &said);
+  AdoptDecisions(IdentityOf(first, Model(), "abc", kShape), &said);
   EXPECT_EQ(said.threads, 2);
 }
 
