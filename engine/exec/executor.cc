@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <utility>
 
 #include "engine/base/status_macros.h"
 #include "engine/ops/embedding.h"
@@ -22,62 +21,50 @@ std::vector<bool> WaitedFor(const Schedule& schedule) {
   return waited;
 }
 
+size_t Bytes(int64_t count, DType dtype) { return static_cast<size_t>(count) * SizeOf(dtype); }
+
 }  // namespace
 
 Executor::Executor(const ScheduledModel& model, const Plan& plan, Device* device, Ops* ops,
-                   ThreadPool* pool, HostState* state, const std::atomic<bool>* cancelled)
+                   ThreadPool* host_pool, HostState* state, const std::atomic<bool>* cancelled)
     : model_(model),
       plan_(plan),
       device_(*device),
       ops_(*ops),
-      pool_(*pool),
+      host_pool_(*host_pool),
       state_(*state),
-      cancelled_(cancelled) {
+      cancelled_(cancelled),
+      device_arena_("device", device->memory(), device->memory_bytes()) {
   for (int s = 0; s < kNumStreams; ++s) {
     streams_[s] = device_.CreateStream(NameOf(static_cast<StreamId>(s)));
   }
 }
 
-absl::Status Executor::Prepare(const Schedule& schedule) {
+absl::Status Executor::Prepare(absl::Span<const Schedule* const> schedules) {
+  size_t host_bytes = 0;
+  for (const Schedule* schedule : schedules) {
+    host_bytes = std::max(host_bytes, schedule->host_bytes);
+  }
+  MILLRACE_ASSIGN_OR_RETURN(host_memory_,
+                            AlignedBuffer::Allocate(host_bytes, "gradients and layer inputs"));
+  host_arena_.emplace("host", host_memory_.data(), host_memory_.size());
+
   const ModelSpec& spec = model_.spec;
-  for (size_t unit = 0; unit < model_.layouts.size(); ++unit) {
-    MILLRACE_ASSIGN_OR_RETURN(
-        AlignedBuffer gradient,
-        AlignedBuffer::Allocate(
-            static_cast<size_t>(model_.layouts[unit].count) * SizeOf(model_.gradient_dtypes[unit]),
-            "gradients"));
-    gradients_.push_back(std::move(gradient));
-  }
-  if (!plan_.unified) {
-    const size_t bytes =
-        static_cast<size_t>(plan_.shape.tokens_per_micro_batch * spec.hidden_size) *
-        SizeOf(model_.compute_dtype);
-    MILLRACE_ASSIGN_OR_RETURN(upload_staging_, AlignedBuffer::Allocate(bytes, "staging"));
-    MILLRACE_ASSIGN_OR_RETURN(download_staging_, AlignedBuffer::Allocate(bytes, "staging"));
-  }
   if (spec.position != PositionKind::kRotary) return absl::OkStatus();
   rotary_table_.resize(RotaryTableBytes(spec, plan_.shape) / sizeof(float));
   FillRotaryTable(plan_.shape.longest_document, spec.head_dim, spec.rotary_theta,
                   rotary_table_.data());
-  const Buffer& buffer = schedule.buffers.front();
-  device_.CopyToDevice(stream(StreamId::kCompute), Place(buffer), rotary_table_.data(),
-                       buffer.bytes);
+  const Buffer& buffer = schedules.front()->buffers.front();
+  MILLRACE_ASSIGN_OR_RETURN(std::byte* const table,
+                            device_arena_.Place(buffer.offset, buffer.bytes, NameOf(buffer.kind)));
+  device_rotary_table_ = reinterpret_cast<const float*>(table);
+  device_.CopyToDevice(stream(StreamId::kCompute), table, rotary_table_.data(), buffer.bytes);
   return stream(StreamId::kCompute).Synchronize();
 }
 
 absl::Status Executor::Run(const Schedule& schedule, Pass& pass) {
-  bound_.assign(schedule.buffers.size(), nullptr);
-  positions_.assign(pass.batches.size(), nullptr);
-  device_rotary_table_ = nullptr;
-  for (const Buffer& buffer : schedule.buffers) {
-    if (buffer.kind == BufferKind::kOpsWorkspace) {
-      ops_.SetWorkspace(Place(buffer), buffer.bytes);
-    } else if (buffer.kind == BufferKind::kPositions) {
-      positions_[buffer.index] = reinterpret_cast<const int32_t*>(Place(buffer));
-    } else if (buffer.kind == BufferKind::kRotaryTable && buffer.bytes > 0) {
-      device_rotary_table_ = reinterpret_cast<const float*>(Place(buffer));
-    }
-  }
+  addresses_.assign(schedule.buffers.size(), nullptr);
+  pass.norm_sums.assign(model_.layouts.size(), 0.0);
   const std::vector<bool> waited = WaitedFor(schedule);
   while (events_.size() < schedule.instructions.size()) events_.push_back(device_.CreateEvent());
 
@@ -88,6 +75,8 @@ absl::Status Executor::Run(const Schedule& schedule, Pass& pass) {
       break;
     }
     const Instruction& instruction = schedule.instructions[i];
+    status = Place(schedule, instruction);
+    if (!status.ok()) break;
     for (int wait : instruction.waits) stream(instruction.stream).Wait(*events_[wait]);
     Issue(schedule, instruction, pass);
     if (waited[i]) stream(instruction.stream).Record(*events_[i]);
@@ -97,23 +86,27 @@ absl::Status Executor::Run(const Schedule& schedule, Pass& pass) {
   return status;
 }
 
-std::byte* Executor::Place(const Buffer& buffer) {
-  peak_device_bytes_ = std::max(peak_device_bytes_, buffer.offset + buffer.bytes);
-  return device_.memory() + buffer.offset;
+absl::Status Executor::Place(const Schedule& schedule, const Instruction& instruction) {
+  for (const Access& access : instruction.accesses) {
+    const Buffer& buffer = schedule.buffers[access.buffer];
+    if (addresses_[access.buffer] != nullptr || buffer.bytes == 0) continue;
+    Arena& arena = SpaceOf(buffer.kind) == MemorySpace::kDevice ? device_arena_ : *host_arena_;
+    MILLRACE_ASSIGN_OR_RETURN(addresses_[access.buffer],
+                              arena.Place(buffer.offset, buffer.bytes, NameOf(buffer.kind)));
+    if (buffer.kind == BufferKind::kOpsWorkspace) {
+      ops_.SetWorkspace(addresses_[access.buffer], buffer.bytes);
+    }
+  }
+  return absl::OkStatus();
 }
 
-void* Executor::Address(const Schedule& schedule, int index) {
-  if (index == kNone) return nullptr;
-  const Buffer& buffer = schedule.buffers[index];
-  switch (buffer.kind) {
-    case BufferKind::kHostGradient:
-      return HostGradient(buffer.index).data;
-    case BufferKind::kWeightSlot:
-      if (plan_.unified) return bound_[index];
-      [[fallthrough]];
-    default:
-      return Place(buffer);
+GradientSlab Executor::HostGradient(const Schedule& schedule, int unit) {
+  for (const Instruction& instruction : schedule.instructions) {
+    if (instruction.opcode != Opcode::kGradientNorm || instruction.unit != unit) continue;
+    return {host_memory_.data() + schedule.buffers[instruction.input].offset,
+            model_.gradient_dtypes[unit]};
   }
+  return {};
 }
 
 PassContext Executor::Context(const Instruction& instruction, const Pass& pass) {
@@ -123,12 +116,24 @@ PassContext Executor::Context(const Instruction& instruction, const Pass& pass) 
           .stream = stream(instruction.stream),
           .tokens = static_cast<int64_t>(batch.inputs.size()),
           .boundaries = batch.boundaries,
-          .positions = positions_[instruction.micro_batch],
+          .positions = reinterpret_cast<const int32_t*>(Address(instruction.positions)),
           .rotary_table = device_rotary_table_};
 }
 
-SlabGradient Executor::Gradient(const Schedule& schedule, const Instruction& instruction) {
-  return {.data = Address(schedule, instruction.gradient),
+size_t Executor::RowBytes(const TokenBatch& batch) const {
+  return Bytes(static_cast<int64_t>(batch.inputs.size()) * model_.spec.hidden_size,
+               model_.compute_dtype);
+}
+
+std::byte* Executor::GradientAt(const Schedule& schedule, const Instruction& instruction,
+                                int buffer, DType dtype) const {
+  const bool on_host = SpaceOf(schedule.buffers[buffer].kind) == MemorySpace::kHost;
+  const int64_t begin = instruction.range_only && !on_host ? 0 : instruction.begin;
+  return Address(buffer) + Bytes(begin, dtype);
+}
+
+SlabGradient Executor::MadeGradient(const Instruction& instruction) const {
+  return {.data = Address(instruction.gradient),
           .dtype = AccumulatorDType(model_, plan_.shape, instruction.unit),
           .accumulate = !instruction.first_gradient};
 }
@@ -136,93 +141,132 @@ SlabGradient Executor::Gradient(const Schedule& schedule, const Instruction& ins
 void Executor::Issue(const Schedule& schedule, const Instruction& instruction, Pass& pass) {
   const int unit = instruction.unit;
   Stream& on = stream(instruction.stream);
+  std::byte* const input = Address(instruction.input);
+  std::byte* const output = Address(instruction.output);
   switch (instruction.opcode) {
-    case Opcode::kUpdate:
-      on.RunOnHost([this, unit, &pass] {
-        Update(unit, pass);
-        return absl::OkStatus();
-      });
-      return;
     case Opcode::kUpload:
-      if (plan_.unified) {
-        bound_[instruction.weights] = state_.weights(unit);
-      } else {
-        device_.CopyToDevice(on, Address(schedule, instruction.weights),
-                             state_.StreamedWeights(unit), state_.StreamedBytes(unit));
-      }
-      return;
-    case Opcode::kEmbedForward:
-      return EmbedForward(schedule, instruction, pass);
+      return Upload(schedule, instruction);
+    case Opcode::kUploadRows:
+      return UploadRows(instruction, pass);
+    case Opcode::kFetchInput:
+      return device_.CopyToDevice(on, output, input, schedule.buffers[instruction.output].bytes);
+    case Opcode::kOffloadInput:
+      return device_.CopyToHost(on, output, input, schedule.buffers[instruction.output].bytes);
+    case Opcode::kFetchAccumulator:
+      return device_.CopyToDevice(
+          on, output, input,
+          Bytes(model_.layouts[unit].count, AccumulatorDType(model_, plan_.shape, unit)));
+    case Opcode::kOffloadAccumulator:
+      return device_.CopyToHost(
+          on, output, input,
+          Bytes(model_.layouts[unit].count, AccumulatorDType(model_, plan_.shape, unit)));
     case Opcode::kBlockForward:
     case Opcode::kBlockRecompute:
+    case Opcode::kBlockRemake:
     case Opcode::kBlockBackward:
-      return Block(schedule, instruction, pass);
+      return Block(instruction, pass);
     case Opcode::kHead:
     case Opcode::kHeadEvaluate:
-      return Head(schedule, instruction, pass);
-    case Opcode::kClearEmbeddingGradient:
-      on.RunOnHost([this] {
-        ClearEmbeddingGradient();
-        return absl::OkStatus();
-      });
-      return;
-    case Opcode::kEmbedBackward:
-      return EmbedBackward(schedule, instruction, pass);
+      return Head(instruction, pass);
+    case Opcode::kHeadStatistics:
+    case Opcode::kHeadTileGradient:
+    case Opcode::kHeadInputGradient:
+      return HeadTiles(schedule, instruction, pass);
     case Opcode::kConvertGradient:
-      ops_.Run(on, ConvertGradient{
-                       .count = model_.layouts[unit].count,
-                       .source = static_cast<const float*>(Address(schedule, instruction.input)),
-                       .target = Address(schedule, instruction.output),
-                       .target_dtype = model_.gradient_dtypes[unit]});
-      return;
+      return ConvertToKept(schedule, instruction);
     case Opcode::kDownloadGradient:
       return DownloadGradient(schedule, instruction);
-    case Opcode::kGradientNorm:
-      on.RunOnHost([this, unit, &pass] {
-        ClearGradientPadding(model_.layouts[unit], HostGradient(unit));
-        pass.norm_sum += GradientSumOfSquares(model_.layouts[unit], HostGradient(unit), pool_);
+    case Opcode::kDownloadRows:
+      return device_.CopyToHost(on, output, input, RowBytes(pass.batches[instruction.micro_batch]));
+    case Opcode::kUpdate:
+      return on.RunOnHost([this, unit, input, &pass] {
+        Update(unit, {input, model_.gradient_dtypes[unit]}, pass);
         return absl::OkStatus();
       });
-      return;
+    case Opcode::kEmbedGather:
+      return EmbedGather(instruction, pass);
+    case Opcode::kClearEmbeddingGradient:
+      return on.RunOnHost([this, output] {
+        ClearEmbeddingGradient(output);
+        return absl::OkStatus();
+      });
+    case Opcode::kEmbedScatter:
+      return EmbedScatter(instruction, pass);
+    case Opcode::kGradientNorm:
+      return on.RunOnHost([this, unit, input, &pass] {
+        const GradientSlab gradient{input, model_.gradient_dtypes[unit]};
+        ClearGradientPadding(model_.layouts[unit], gradient);
+        pass.norm_sums[unit] = GradientSumOfSquares(model_.layouts[unit], gradient, host_pool_);
+        return absl::OkStatus();
+      });
   }
+}
+
+// --- Transfers ----------------------------------------------------------------------------------
+
+void Executor::Upload(const Schedule& schedule, const Instruction& instruction) {
+  const int unit = instruction.unit;
+  const DType dtype = model_.compute_dtype;
+  const size_t begin = Bytes(instruction.begin, dtype);
+  if (plan_.unified) {
+    addresses_[instruction.weights] = static_cast<std::byte*>(state_.weights(unit)) + begin;
+    return;
+  }
+  const bool whole = instruction.count == 0;
+  const bool tile = schedule.buffers[instruction.weights].kind == BufferKind::kTileSlot;
+  device_.CopyToDevice(stream(instruction.stream),
+                       Address(instruction.weights) + (tile ? 0 : begin),
+                       static_cast<const std::byte*>(state_.StreamedWeights(unit)) + begin,
+                       whole ? state_.StreamedBytes(unit) : Bytes(instruction.count, dtype));
+}
+
+void Executor::UploadRows(const Instruction& instruction, const Pass& pass) {
+  Stream& on = stream(instruction.stream);
+  const TokenBatch& batch = pass.batches[instruction.micro_batch];
+  device_.CopyToDevice(on, Address(instruction.positions), batch.positions.data(),
+                       batch.positions.size() * sizeof(int32_t));
+  device_.CopyToDevice(on, Address(instruction.output), Address(instruction.input),
+                       RowBytes(batch));
+}
+
+void Executor::ConvertToKept(const Schedule& schedule, const Instruction& instruction) {
+  const DType kept = model_.gradient_dtypes[instruction.unit];
+  ops_.Run(stream(instruction.stream),
+           ConvertGradient{.count = instruction.count,
+                           .source = reinterpret_cast<const float*>(
+                               GradientAt(schedule, instruction, instruction.input, DType::kF32)),
+                           .target = GradientAt(schedule, instruction, instruction.output, kept),
+                           .target_dtype = kept});
 }
 
 void Executor::DownloadGradient(const Schedule& schedule, const Instruction& instruction) {
-  const int unit = instruction.unit;
-  const std::byte* source = static_cast<const std::byte*>(Address(schedule, instruction.input));
-  const GradientSlab target = HostGradient(unit);
-  const size_t element = SizeOf(target.dtype);
-  size_t begin = 0, bytes = static_cast<size_t>(model_.layouts[unit].count) * element;
-  if (unit == 0) {
-    // The tied head makes the token table's gradient alone.
-    const TensorLayout& table = *model_.layouts[0].Find(TensorRole::kTokenEmbedding);
-    begin = static_cast<size_t>(table.offset) * element;
-    bytes = static_cast<size_t>(table.count()) * element;
-  }
-  device_.CopyToHost(stream(instruction.stream), static_cast<std::byte*>(target.data) + begin,
-                     source + begin, bytes);
+  const DType dtype = model_.gradient_dtypes[instruction.unit];
+  device_.CopyToHost(
+      stream(instruction.stream), GradientAt(schedule, instruction, instruction.output, dtype),
+      GradientAt(schedule, instruction, instruction.input, dtype), Bytes(instruction.count, dtype));
 }
 
-void Executor::Update(int unit, Pass& pass) {
+// --- Host ---------------------------------------------------------------------------------------
+
+void Executor::Update(int unit, const GradientSlab& gradient, Pass& pass) {
   // Without clipping the update is made as the gradient lands: nothing that is not finite may
   // reach the weights.
-  if (!pass.update.valid || !std::isfinite(pass.norm_sum) || !std::isfinite(pass.loss_sum)) return;
-  UpdateUnit(state_, unit, HostGradient(unit), pass.update.step, pass.update.factor, pool_);
+  if (!pass.update.valid || !std::isfinite(pass.norm_sum()) || !std::isfinite(pass.loss_sum)) return;
+  UpdateUnit(state_, unit, gradient, pass.update.step, pass.update.factor, host_pool_);
 }
 
-void Executor::EmbedForward(const Schedule& schedule, const Instruction& instruction,
-                            const Pass& pass) {
+void Executor::EmbedGather(const Instruction& instruction, const Pass& pass) {
   Stream& on = stream(instruction.stream);
   const TokenBatch& batch = pass.batches[instruction.micro_batch];
-  const PassContext context = Context(instruction, pass);
-  device_.CopyToDevice(on, const_cast<int32_t*>(context.positions), batch.positions.data(),
-                       batch.positions.size() * sizeof(int32_t));
-  void* output = Address(schedule, instruction.output);
-  void* gathered = plan_.unified ? output : upload_staging_.data();
-  const SlabLayout& layout = model_.layouts[0];
-  const void* slab = state_.StreamedWeights(0);
-  const DType dtype = model_.compute_dtype;
-  on.RunOnHost([=, this, &batch, &layout] {
+  if (instruction.positions != kNone) {
+    device_.CopyToDevice(on, Address(instruction.positions), batch.positions.data(),
+                         batch.positions.size() * sizeof(int32_t));
+  }
+  void* const rows = Address(instruction.output);
+  on.RunOnHost([this, rows, &batch] {
+    const SlabLayout& layout = model_.layouts[0];
+    const void* slab = state_.StreamedWeights(0);
+    const DType dtype = model_.compute_dtype;
     GatherEmbeddings(
         {.inputs = batch.inputs,
          .positions = batch.positions,
@@ -230,112 +274,150 @@ void Executor::EmbedForward(const Schedule& schedule, const Instruction& instruc
          .dtype = dtype,
          .token_table = BindTensor(layout, slab, dtype, TensorRole::kTokenEmbedding),
          .position_table = BindTensor(layout, slab, dtype, TensorRole::kPositionEmbedding),
-         .y = gathered},
-        pool_);
+         .y = rows},
+        host_pool_);
     return absl::OkStatus();
   });
-  if (!plan_.unified) {
-    device_.CopyToDevice(
-        on, output, gathered,
-        batch.inputs.size() * static_cast<size_t>(model_.spec.hidden_size) * SizeOf(dtype));
-  }
 }
 
-void Executor::EmbedBackward(const Schedule& schedule, const Instruction& instruction,
-                             const Pass& pass) {
-  Stream& on = stream(instruction.stream);
+void Executor::EmbedScatter(const Instruction& instruction, const Pass& pass) {
   const TokenBatch& batch = pass.batches[instruction.micro_batch];
-  const DType dtype = model_.compute_dtype;
-  void* rows = Address(schedule, instruction.input);
-  if (!plan_.unified) {
-    device_.CopyToHost(
-        on, download_staging_.data(), rows,
-        batch.inputs.size() * static_cast<size_t>(model_.spec.hidden_size) * SizeOf(dtype));
-    rows = download_staging_.data();
-  }
-  on.RunOnHost([=, this, &batch] {
-    const SlabGradient gradient{.data = HostGradient(0).data, .dtype = HostGradient(0).dtype};
+  const void* const rows = Address(instruction.input);
+  const SlabGradient gradient{.data = Address(instruction.gradient),
+                              .dtype = model_.gradient_dtypes[0]};
+  stream(instruction.stream).RunOnHost([this, rows, gradient, &batch] {
     const SlabLayout& layout = model_.layouts[0];
     ScatterEmbeddingGradients(
         {.inputs = batch.inputs,
          .positions = batch.positions,
          .hidden = model_.spec.hidden_size,
-         .dtype = dtype,
+         .dtype = model_.compute_dtype,
          .dy = rows,
          .table_dtype = gradient.dtype,
          .token_table = gradient.Of(layout, TensorRole::kTokenEmbedding).data,
          .position_table = gradient.Of(layout, TensorRole::kPositionEmbedding).data},
-        pool_);
+        host_pool_);
     return absl::OkStatus();
   });
 }
 
 // A tied head overwrites the token table's gradient; only what it does not write is cleared.
-void Executor::ClearEmbeddingGradient() {
-  const DType dtype = HostGradient(0).dtype;
+void Executor::ClearEmbeddingGradient(void* gradient) {
+  const DType dtype = model_.gradient_dtypes[0];
   for (const TensorLayout& tensor : model_.layouts[0].tensors) {
     if (model_.spec.tied_embeddings && tensor.role == TensorRole::kTokenEmbedding) continue;
-    std::byte* data = static_cast<std::byte*>(HostGradient(0).data) +
-                      static_cast<size_t>(tensor.offset) * SizeOf(dtype);
-    pool_.ParallelFor(tensor.count(), [&](int64_t begin, int64_t end) {
-      std::memset(data + static_cast<size_t>(begin) * SizeOf(dtype), 0,
-                  static_cast<size_t>(end - begin) * SizeOf(dtype));
+    std::byte* data = static_cast<std::byte*>(gradient) + Bytes(tensor.offset, dtype);
+    host_pool_.ParallelFor(tensor.count(), [&](int64_t begin, int64_t end) {
+      std::memset(data + Bytes(begin, dtype), 0, Bytes(end - begin, dtype));
     });
   }
 }
 
-void Executor::Block(const Schedule& schedule, const Instruction& instruction, const Pass& pass) {
+// --- Compute ------------------------------------------------------------------------------------
+
+void Executor::Block(const Instruction& instruction, const Pass& pass) {
   const PassContext context = Context(instruction, pass);
   const SlabLayout& layout = model_.layouts[instruction.unit];
-  const void* weights = Address(schedule, instruction.weights);
-  const void* input = Address(schedule, instruction.input);
-  void* saved = Address(schedule, instruction.saved);
-  void* output = Address(schedule, instruction.output);
-  if (instruction.opcode == Opcode::kBlockBackward) {
-    BlockBackward(context, layout, weights, input, saved, Address(schedule, instruction.scratch),
-                  output, Gradient(schedule, instruction));
-  } else {
-    BlockForward(context, layout, weights, input, saved, output);
+  const void* weights = Address(instruction.weights);
+  const void* input = Address(instruction.input);
+  void* output = Address(instruction.output);
+  std::byte* saved = Address(instruction.saved);
+  void* remade = instruction.remade != kNone
+                     ? Address(instruction.remade)
+                     : saved + BlockSavedBytes(model_.spec, plan_.shape.tokens_per_micro_batch,
+                                               model_.compute_dtype);
+  switch (instruction.opcode) {
+    case Opcode::kBlockBackward:
+      return BlockBackward(context, layout, weights, input, saved, remade,
+                           Address(instruction.scratch), output, MadeGradient(instruction));
+    case Opcode::kBlockRemake:
+      return BlockRemake(context, layout, weights, input, saved, remade);
+    default:
+      return BlockForward(context, layout, weights, input, saved, remade, output);
   }
 }
 
-void Executor::Head(const Schedule& schedule, const Instruction& instruction, Pass& pass) {
+HeadLoss Executor::LossOf(const Instruction& instruction, Pass& pass) const {
+  return {.targets = pass.batches[instruction.micro_batch].targets.data(),
+          .gradient_scale = pass.gradient_scale,
+          .token_chunk = plan_.shape.token_chunk,
+          .vocab_tile = plan_.shape.vocab_tile,
+          .z_loss = plan_.shape.z_loss,
+          .loss_sum = &pass.loss_sum};
+}
+
+void Executor::Head(const Instruction& instruction, Pass& pass) {
   const PassContext context = Context(instruction, pass);
   const bool tied = model_.spec.tied_embeddings;
   const DType dtype = model_.compute_dtype;
   const SlabLayout& layout = model_.layouts[instruction.unit];
-  const void* slab = Address(schedule, instruction.weights);
+  const void* slab = Address(instruction.weights);
   const HeadWeights weights{
       .layout = layout,
       .slab = slab,
-      .projection = tied
-                        ? BindTensor(model_.layouts[0], Address(schedule, instruction.tied_weights),
-                                     dtype, TensorRole::kTokenEmbedding)
-                        : BindTensor(layout, slab, dtype, TensorRole::kOutputProjection)};
-  const void* input = Address(schedule, instruction.input);
-  void* scratch = Address(schedule, instruction.scratch);
+      .projection = tied ? BindTensor(model_.layouts[0], Address(instruction.tied_weights), dtype,
+                                      TensorRole::kTokenEmbedding)
+                         : BindTensor(layout, slab, dtype, TensorRole::kOutputProjection)};
+  const void* input = Address(instruction.input);
+  void* scratch = Address(instruction.scratch);
   if (pass.logits != nullptr) {
-    const HeadTile all = {0, model_.spec.vocab_size, weights.projection};
-    return HeadLogits(context, weights, all, input, scratch, pass.logits);
+    return HeadLogits(context, weights, {0, model_.spec.vocab_size, weights.projection}, input,
+                      scratch, pass.logits);
   }
-  const HeadLoss loss{.targets = pass.batches[instruction.micro_batch].targets.data(),
-                      .gradient_scale = pass.gradient_scale,
-                      .token_chunk = plan_.shape.token_chunk,
-                      .vocab_tile = plan_.shape.vocab_tile,
-                      .z_loss = plan_.shape.z_loss,
-                      .loss_sum = &pass.loss_sum};
+  const HeadLoss loss = LossOf(instruction, pass);
   if (instruction.opcode == Opcode::kHeadEvaluate) {
     return HeadForward(context, weights, loss, input, scratch);
   }
-  const SlabGradient gradient = Gradient(schedule, instruction);
-  const SlabGradient tied_gradient{.data = Address(schedule, instruction.tied_gradient),
+  const SlabGradient gradient = MadeGradient(instruction);
+  const SlabGradient tied_gradient{.data = Address(instruction.tied_gradient),
                                    .dtype = model_.gradient_dtypes[0],
                                    .accumulate = gradient.accumulate};
   HeadForwardBackward(
-      context, weights, loss, input, scratch, Address(schedule, instruction.output),
+      context, weights, loss, input, scratch, Address(instruction.output),
       {.slab = gradient,
        .projection = tied ? tied_gradient.Of(model_.layouts[0], TensorRole::kTokenEmbedding)
                           : gradient.Of(layout, TensorRole::kOutputProjection)});
+}
+
+void Executor::HeadTiles(const Schedule& schedule, const Instruction& instruction, Pass& pass) {
+  const PassContext context = Context(instruction, pass);
+  const HeadWeights weights{.layout = model_.layouts[instruction.unit],
+                            .slab = Address(instruction.weights)};
+  const HeadTile tile{instruction.begin, instruction.count, Address(instruction.tied_weights)};
+  const HeadLoss loss = LossOf(instruction, pass);
+  const void* input = Address(instruction.input);
+  std::byte* const output = Address(instruction.output);
+  void* scratch = Address(instruction.scratch);
+  switch (instruction.opcode) {
+    case Opcode::kHeadStatistics:
+      if (pass.logits != nullptr) {
+        return HeadLogits(context, weights, tile, input, scratch, pass.logits);
+      }
+      return HeadStatistics(context, weights, tile, loss, input, scratch, output);
+    case Opcode::kHeadTileGradient: {
+      const bool tied = model_.spec.tied_embeddings;
+      GradientTarget target =
+          MadeGradient(instruction)
+              .Of(model_.layouts[instruction.unit], TensorRole::kOutputProjection);
+      if (tied) target = {.dtype = model_.gradient_dtypes[0]};
+      target.accumulate = !instruction.first_gradient;
+      target.data = Address(instruction.gradient);
+      if (SpaceOf(schedule.buffers[instruction.gradient].kind) == MemorySpace::kHost) {
+        // The host's own slab.
+        const int unit = tied ? 0 : instruction.unit;
+        const TensorLayout& table = *model_.layouts[unit].Find(
+            tied ? TensorRole::kTokenEmbedding : TensorRole::kOutputProjection);
+        target.data = Address(instruction.gradient) +
+                      Bytes(table.offset + tile.first * model_.spec.hidden_size, target.dtype);
+      }
+      return HeadTileGradient(context, weights, tile, loss, input, scratch,
+                              Address(instruction.saved), reinterpret_cast<float*>(output), target);
+    }
+    default:
+      return HeadFinish(context, weights, loss, input, scratch,
+                        reinterpret_cast<const float*>(Address(instruction.saved)), output,
+                        MadeGradient(instruction));
+  }
 }
 
 }  // namespace millrace

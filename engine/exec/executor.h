@@ -4,13 +4,17 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/base/aligned_buffer.h"
 #include "engine/base/thread_pool.h"
+#include "engine/device/arena.h"
 #include "engine/device/device.h"
 #include "engine/exec/step_runner.h"
 #include "engine/model/block.h"
@@ -39,66 +43,73 @@ class Executor {
     PendingUpdate update;
     float* logits = nullptr;  // set: logits of the last token instead of the loss
     double loss_sum = 0;
-    double norm_sum = 0;  // Σ g² over all units
+    // Σ g² of each unit: units land in an order that depends on the plan.
+    std::vector<double> norm_sums;
+    double norm_sum() const { return std::accumulate(norm_sums.begin(), norm_sums.end(), 0.0); }
   };
 
   // As StepRunner::Create; `model` and `plan` outlive the executor.
   Executor(const ScheduledModel& model, const Plan& plan, Device* device, Ops* ops,
-           ThreadPool* pool, HostState* state, const std::atomic<bool>* cancelled);
+           ThreadPool* host_pool, HostState* state, const std::atomic<bool>* cancelled);
 
-  // Fills what stays the same: the rotary table, at its place in every schedule.
-  absl::Status Prepare(const Schedule& schedule);
+  // Takes the host arena and fills what stays the same: the rotary table, at its place in every
+  // schedule. `schedules` are all that will run.
+  absl::Status Prepare(absl::Span<const Schedule* const> schedules);
 
   // Runs a verified schedule to its end.
   absl::Status Run(const Schedule& schedule, Pass& pass);
 
-  // Where the gradient of the last step lies.
-  GradientSlab HostGradient(int unit) {
-    return {gradients_[unit].data(), model_.gradient_dtypes[unit]};
-  }
+  // Where a step's schedule leaves the gradient of `unit`.
+  GradientSlab HostGradient(const Schedule& schedule, int unit);
 
-  // End of the highest buffer in the arena that was handed to an instruction or to the ops.
-  size_t peak_device_bytes() const { return peak_device_bytes_; }
+  // End of the highest buffer in the arena that an instruction touched.
+  size_t peak_device_bytes() const { return device_arena_.peak_bytes(); }
 
  private:
+  // Finds the addresses of everything that the instruction says it touches.
+  absl::Status Place(const Schedule& schedule, const Instruction& instruction);
   void Issue(const Schedule& schedule, const Instruction& instruction, Pass& pass);
-  void EmbedForward(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
-  void EmbedBackward(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
-  void DownloadGradient(const Schedule& schedule, const Instruction& instruction);
-  void ClearEmbeddingGradient();
-  void Head(const Schedule& schedule, const Instruction& instruction, Pass& pass);
-  void Block(const Schedule& schedule, const Instruction& instruction, const Pass& pass);
-  void Update(int unit, Pass& pass);
 
-  // Address in the arena of a buffer that is about to be used.
-  std::byte* Place(const Buffer& buffer);
+  void Upload(const Schedule& schedule, const Instruction& instruction);
+  void UploadRows(const Instruction& instruction, const Pass& pass);
+  void EmbedGather(const Instruction& instruction, const Pass& pass);
+  void EmbedScatter(const Instruction& instruction, const Pass& pass);
+  void ClearEmbeddingGradient(void* gradient);
+  void ConvertToKept(const Schedule& schedule, const Instruction& instruction);
+  void DownloadGradient(const Schedule& schedule, const Instruction& instruction);
+  void Block(const Instruction& instruction, const Pass& pass);
+  void Head(const Instruction& instruction, Pass& pass);
+  void HeadTiles(const Schedule& schedule, const Instruction& instruction, Pass& pass);
+  void Update(int unit, const GradientSlab& gradient, Pass& pass);
+
   // Address of an operand; nullptr for kNone.
-  void* Address(const Schedule& schedule, int buffer);
-  SlabGradient Gradient(const Schedule& schedule, const Instruction& instruction);
+  std::byte* Address(int buffer) const { return buffer == kNone ? nullptr : addresses_[buffer]; }
+  // Of element `element` of a gradient that may begin with the instruction's range.
+  std::byte* GradientAt(const Schedule& schedule, const Instruction& instruction, int buffer,
+                        DType dtype) const;
+  SlabGradient MadeGradient(const Instruction& instruction) const;
+  HeadLoss LossOf(const Instruction& instruction, Pass& pass) const;
   PassContext Context(const Instruction& instruction, const Pass& pass);
+  size_t RowBytes(const TokenBatch& batch) const;
   Stream& stream(StreamId id) { return *streams_[static_cast<size_t>(id)]; }
 
   const ScheduledModel& model_;
   const Plan& plan_;
   Device& device_;
   Ops& ops_;
-  ThreadPool& pool_;
+  ThreadPool& host_pool_;
   HostState& state_;
   const std::atomic<bool>* cancelled_;
 
+  Arena device_arena_;
+  AlignedBuffer host_memory_;
+  std::optional<Arena> host_arena_;
   std::array<std::unique_ptr<Stream>, kNumStreams> streams_;
   std::vector<std::unique_ptr<Event>> events_;
   std::vector<float> rotary_table_;
-  // Places in the schedule that runs: positions of each micro-batch, and the rotary table.
-  std::vector<const int32_t*> positions_;
   const float* device_rotary_table_ = nullptr;
-  // Unified: host weights that each slot stands for.
-  std::vector<void*> bound_;
-  size_t peak_device_bytes_ = 0;
-  // A slab each a unit.
-  std::vector<AlignedBuffer> gradients_;
-  // Discrete: rows on their way between the host's embedding and the device.
-  AlignedBuffer upload_staging_, download_staging_;
+  // Of the buffers of the schedule that runs; a bound slot's is what it is bound to.
+  std::vector<std::byte*> addresses_;
 };
 
 }  // namespace millrace

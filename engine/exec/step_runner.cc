@@ -34,7 +34,7 @@ class ScheduleRunner final : public StepRunner {
     }
     forward_ = BuildForwardSchedule(model_, plan_);
     MILLRACE_RETURN_IF_ERROR(Verify(forward_, budget));
-    return executor_.Prepare(forward_);
+    return executor_.Prepare({&steps_[0], &steps_[1], &forward_});
   }
 
   absl::StatusOr<StepResult> TrainStep(absl::Span<const TokenBatch> micro_batches,
@@ -54,7 +54,7 @@ class ScheduleRunner final : public StepRunner {
     MILLRACE_RETURN_IF_ERROR(executor_.Run(steps_[deferred && pending_.valid], pass));
     pending_.valid = false;
     result.loss_sum = pass.loss_sum;
-    result.gradient_norm = std::sqrt(pass.norm_sum);
+    result.gradient_norm = std::sqrt(pass.norm_sum());
     if (deferred && result.finite()) {
       pending_ = {
           .step = step, .factor = ClipFactor(result.gradient_norm, step.clip_norm), .valid = true};
@@ -65,7 +65,7 @@ class ScheduleRunner final : public StepRunner {
   absl::Status Flush() override {
     if (!std::exchange(pending_.valid, false)) return absl::OkStatus();
     for (int unit = 0; unit < state_.num_units(); ++unit) {
-      UpdateUnit(state_, unit, executor_.HostGradient(unit), pending_.step, pending_.factor, pool_);
+      UpdateUnit(state_, unit, HostGradient(unit), pending_.step, pending_.factor, pool_);
     }
     return absl::OkStatus();
   }
@@ -94,7 +94,7 @@ class ScheduleRunner final : public StepRunner {
     return executor_.Run(forward_, pass);
   }
 
-  GradientSlab HostGradient(int unit) override { return executor_.HostGradient(unit); }
+  GradientSlab HostGradient(int unit) override { return executor_.HostGradient(steps_[0], unit); }
 
   size_t peak_device_bytes() const override { return executor_.peak_device_bytes(); }
 

@@ -61,7 +61,8 @@ ScheduledModel MakeScheduledModel(const ModelSpec& spec, const HostState& state,
 class StepRunner {
  public:
   // Verifies every schedule of `plan` against the device's memory. What the pointers point to
-  // outlives the runner. `cancelled` may be nullptr.
+  // outlives the runner. `pool` is for the host's own work (optimizer, embedding rows, norms): on a
+  // device whose streams have threads another than the ops'. `cancelled` may be nullptr.
   static absl::StatusOr<std::unique_ptr<StepRunner>> Create(ScheduledModel model, Plan plan,
                                                             Device* device, Ops* ops,
                                                             ThreadPool* pool, HostState* state,
@@ -85,7 +86,7 @@ class StepRunner {
   virtual absl::Status Logits(absl::Span<const int32_t> tokens, absl::Span<float> logits) = 0;
 
   // The gradient of the last step of `unit`, of the mean loss and before clipping, as the optimizer
-  // reads it; it stays until the next step.
+  // reads it; with clipping it stays until the next step, without it others follow in its place.
   virtual GradientSlab HostGradient(int unit) = 0;
 
   // Bytes of device memory that all runs so far have worked in, up to the highest address.

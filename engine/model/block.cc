@@ -9,27 +9,33 @@ namespace millrace {
 namespace {
 
 struct Saved {
-  Saved(const ModelSpec& spec, int64_t tokens, DType dtype, const void* base) {
-    Carver carver(const_cast<void*>(base));
+  Saved(const ModelSpec& spec, int64_t tokens, DType dtype, const void* saved, const void* remade) {
     const size_t size = SizeOf(dtype);
-    attention_input = carver.Take(tokens * spec.hidden_size, size);
+    const bool layer_norm = spec.norm == NormKind::kLayerNorm;
+    Carver carver(const_cast<void*>(saved));
     qkv = carver.Take(tokens * spec.qkv_size(), size);
     attention = carver.Take(tokens * spec.query_size(), size);
     log_sum_exp = carver.TakeFloats(tokens * spec.num_heads);
     middle = carver.Take(tokens * spec.hidden_size, size);
-    mlp_input = carver.Take(tokens * spec.hidden_size, size);
     mlp_in = carver.Take(tokens * spec.mlp_in_size(), size);
-    activation = carver.Take(tokens * spec.intermediate_size, size);
-    attention_rstd = carver.TakeFloats(tokens);
-    mlp_rstd = carver.TakeFloats(tokens);
-    attention_mean = spec.norm == NormKind::kLayerNorm ? carver.TakeFloats(tokens) : nullptr;
-    mlp_mean = spec.norm == NormKind::kLayerNorm ? carver.TakeFloats(tokens) : nullptr;
     bytes = carver.used();
+
+    Carver again(const_cast<void*>(remade));
+    attention_input = again.Take(tokens * spec.hidden_size, size);
+    mlp_input = again.Take(tokens * spec.hidden_size, size);
+    activation = again.Take(tokens * spec.intermediate_size, size);
+    attention_rstd = again.TakeFloats(tokens);
+    mlp_rstd = again.TakeFloats(tokens);
+    attention_mean = layer_norm ? again.TakeFloats(tokens) : nullptr;
+    mlp_mean = layer_norm ? again.TakeFloats(tokens) : nullptr;
+    remade_bytes = again.used();
   }
 
-  void *attention_input, *qkv, *attention, *middle, *mlp_input, *mlp_in, *activation;
-  float *log_sum_exp, *attention_rstd, *mlp_rstd, *attention_mean, *mlp_mean;
-  size_t bytes;
+  void *qkv, *attention, *middle, *mlp_in;
+  float* log_sum_exp;
+  void *attention_input, *mlp_input, *activation;
+  float *attention_rstd, *mlp_rstd, *attention_mean, *mlp_mean;
+  size_t bytes, remade_bytes;
 };
 
 // The gradients that backward makes on its way; those of the two halves share their memory.
@@ -131,6 +137,22 @@ class Block {
                                        .backward = backward});
   }
 
+  void AttentionNorm(const void* x, const Saved& saved) {
+    Norm(TensorRole::kAttentionNorm, TensorRole::kAttentionNormBias, x, saved.attention_input,
+         saved.attention_mean, saved.attention_rstd);
+  }
+  void MlpNorm(const Saved& saved) {
+    Norm(TensorRole::kMlpNorm, TensorRole::kMlpNormBias, saved.middle, saved.mlp_input,
+         saved.mlp_mean, saved.mlp_rstd);
+  }
+  void Activate(const Saved& saved) {
+    pass_.ops.Run(pass_.stream, Activation{.kind = activation(),
+                                           .tokens = pass_.tokens,
+                                           .width = spec_.intermediate_size,
+                                           .x = saved.mlp_in,
+                                           .y = saved.activation});
+  }
+
   float attention_scale() const {
     return static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
   }
@@ -165,7 +187,11 @@ GradientTarget SlabGradient::Of(const SlabLayout& layout, TensorRole role) const
 }
 
 size_t BlockSavedBytes(const ModelSpec& spec, int64_t tokens, DType dtype) {
-  return Saved(spec, tokens, dtype, nullptr).bytes;
+  return Saved(spec, tokens, dtype, nullptr, nullptr).bytes;
+}
+
+size_t BlockRemadeBytes(const ModelSpec& spec, int64_t tokens, DType dtype) {
+  return Saved(spec, tokens, dtype, nullptr, nullptr).remade_bytes;
 }
 
 size_t BlockScratchBytes(const ModelSpec& spec, int64_t tokens, DType dtype) {
@@ -173,14 +199,13 @@ size_t BlockScratchBytes(const ModelSpec& spec, int64_t tokens, DType dtype) {
 }
 
 void BlockForward(const PassContext& pass, const SlabLayout& layout, const void* weights,
-                  const void* x, void* saved_memory, void* y) {
+                  const void* x, void* saved_memory, void* remade_memory, void* y) {
   using enum TensorRole;
   const ModelSpec& spec = pass.spec;
   Block block(pass, layout, weights);
-  const Saved saved(spec, pass.tokens, block.dtype(), saved_memory);
+  const Saved saved(spec, pass.tokens, block.dtype(), saved_memory, remade_memory);
 
-  block.Norm(kAttentionNorm, kAttentionNormBias, x, saved.attention_input, saved.attention_mean,
-             saved.attention_rstd);
+  block.AttentionNorm(x, saved);
   block.Linear(kQkv, kQkvBias, saved.attention_input, nullptr, saved.qkv);
   block.Rotate(saved.qkv, /*backward=*/false);
   pass.ops.Run(pass.stream, AttentionForward{.tokens = pass.tokens,
@@ -194,23 +219,28 @@ void BlockForward(const PassContext& pass, const SlabLayout& layout, const void*
                                              .log_sum_exp = saved.log_sum_exp});
   block.Linear(kAttentionOutput, kAttentionOutputBias, saved.attention, x, saved.middle);
 
-  block.Norm(kMlpNorm, kMlpNormBias, saved.middle, saved.mlp_input, saved.mlp_mean, saved.mlp_rstd);
+  block.MlpNorm(saved);
   block.Linear(kMlpIn, kMlpInBias, saved.mlp_input, nullptr, saved.mlp_in);
-  pass.ops.Run(pass.stream, Activation{.kind = block.activation(),
-                                       .tokens = pass.tokens,
-                                       .width = spec.intermediate_size,
-                                       .x = saved.mlp_in,
-                                       .y = saved.activation});
+  block.Activate(saved);
   if (y != nullptr) block.Linear(kMlpOut, kMlpOutBias, saved.activation, saved.middle, y);
 }
 
+void BlockRemake(const PassContext& pass, const SlabLayout& layout, const void* weights,
+                 const void* x, const void* saved_memory, void* remade_memory) {
+  Block block(pass, layout, weights);
+  const Saved saved(pass.spec, pass.tokens, block.dtype(), saved_memory, remade_memory);
+  block.AttentionNorm(x, saved);
+  block.MlpNorm(saved);
+  block.Activate(saved);
+}
+
 void BlockBackward(const PassContext& pass, const SlabLayout& layout, const void* weights,
-                   const void* x, const void* saved_memory, void* scratch_memory, void* dx,
-                   const SlabGradient& gradient) {
+                   const void* x, const void* saved_memory, const void* remade_memory,
+                   void* scratch_memory, void* dx, const SlabGradient& gradient) {
   using enum TensorRole;
   const ModelSpec& spec = pass.spec;
   Block block(pass, layout, weights);
-  const Saved saved(spec, pass.tokens, block.dtype(), saved_memory);
+  const Saved saved(spec, pass.tokens, block.dtype(), saved_memory, remade_memory);
   const Scratch scratch(spec, pass.tokens, block.dtype(), scratch_memory);
 
   block.LinearGradient(kMlpOut, kMlpOutBias, gradient, dx, saved.activation, scratch.dactivation);

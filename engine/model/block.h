@@ -46,19 +46,25 @@ struct SlabGradient {
 // Address of a tensor in an uploaded slab; nullptr when the slab has no such tensor.
 const void* BindTensor(const SlabLayout& layout, const void* slab, DType dtype, TensorRole role);
 
-// Bytes of what forward leaves for backward, and of backward's own working memory, for a
-// micro-batch of `tokens`.
+// Bytes of what forward leaves for backward, of that part of it which element-wise passes make
+// again from the rest (`remade`), and of backward's own working memory, for a micro-batch of
+// `tokens`.
 size_t BlockSavedBytes(const ModelSpec& spec, int64_t tokens, DType dtype);
+size_t BlockRemadeBytes(const ModelSpec& spec, int64_t tokens, DType dtype);
 size_t BlockScratchBytes(const ModelSpec& spec, int64_t tokens, DType dtype);
 
-// y[tokens, hidden] from x; fills `saved`. y may not be x. Without y only `saved` is filled, all
-// that backward needs, and the last product is spared.
+// y[tokens, hidden] from x; fills `saved` and `remade`. y may not be x. Without y only those two
+// are filled, all that backward needs, and the last product is spared.
 void BlockForward(const PassContext& pass, const SlabLayout& layout, const void* weights,
-                  const void* x, void* saved, void* y);
+                  const void* x, void* saved, void* remade, void* y);
+
+// Fills `remade` as forward did, from x and `saved`: norms and the activation, no product.
+void BlockRemake(const PassContext& pass, const SlabLayout& layout, const void* weights,
+                 const void* x, const void* saved, void* remade);
 
 // Turns the gradient of y into that of x, in place, and adds the weights' to `gradient`.
 void BlockBackward(const PassContext& pass, const SlabLayout& layout, const void* weights,
-                   const void* x, const void* saved, void* scratch, void* dx,
+                   const void* x, const void* saved, const void* remade, void* scratch, void* dx,
                    const SlabGradient& gradient);
 
 }  // namespace millrace

@@ -6,7 +6,7 @@ namespace millrace {
 
 void HappensBefore::Add(const Instruction& instruction) {
   const size_t stream = static_cast<size_t>(instruction.stream);
-  Clock clock = {-1, -1, -1};
+  Clock clock = None();
   const auto merge = [&](int other) {
     for (size_t s = 0; s < clock.size(); ++s) clock[s] = std::max(clock[s], clocks_[other][s]);
   };

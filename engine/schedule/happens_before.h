@@ -29,8 +29,14 @@ class HappensBefore {
 
  private:
   using Clock = std::array<int, kNumStreams>;
+  static Clock None() {
+    Clock clock;
+    clock.fill(-1);
+    return clock;
+  }
+
   std::vector<Clock> clocks_;
-  Clock last_ = {-1, -1, -1};  // newest instruction of each stream
+  Clock last_ = None();  // newest instruction of each stream
 };
 
 }  // namespace millrace

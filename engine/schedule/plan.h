@@ -75,7 +75,7 @@ struct Plan {
   // The last passes of forward keep all activations of their block; those before them the selected
   // ones, from which a few element-wise passes make the rest again; the others nothing but the
   // layer's input.
-  int64_t kept_passes = 1;
+  int64_t kept_passes = 0;
   int64_t selective_passes = 0;
   // The first passes of forward whose layer inputs wait for backward in host memory.
   int64_t offloaded_passes = 0;

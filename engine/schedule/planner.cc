@@ -68,23 +68,37 @@ void ChooseHeadTiles(const ModelSpec& spec, DType compute, StepShape* shape) {
 absl::string_view PurposeOf(BufferKind kind) {
   switch (kind) {
     case BufferKind::kWeightSlot:
+    case BufferKind::kHeadSlot:
+    case BufferKind::kTiedSlot:
+    case BufferKind::kTileSlot:
       return "slots";
+    case BufferKind::kHostGradient:
+    case BufferKind::kHostAccumulator:
     case BufferKind::kAccumulator:
+    case BufferKind::kHeadAccumulator:
+    case BufferKind::kTiedAccumulator:
+    case BufferKind::kTileAccumulator:
     case BufferKind::kConverted:
+    case BufferKind::kHeadConverted:
+    case BufferKind::kTileConverted:
       return "gradients";
-    case BufferKind::kResidual:
+    case BufferKind::kInput:
+    case BufferKind::kHostInput:
     case BufferKind::kResidualGradient:
+    case BufferKind::kHiddenGradient:
     case BufferKind::kSaved:
       return "activations";
+    case BufferKind::kStaging:
+      return "staging";
     default:
       return "workspace";
   }
 }
 
-std::vector<MemoryItem> MemoryByPurpose(const Schedule& schedule) {
+std::vector<MemoryItem> MemoryByPurpose(const Schedule& schedule, MemorySpace space) {
   std::vector<MemoryItem> items;
   for (const Buffer& buffer : schedule.buffers) {
-    if (buffer.bytes == 0) continue;
+    if (buffer.bytes == 0 || SpaceOf(buffer.kind) != space) continue;
     const absl::string_view purpose = PurposeOf(buffer.kind);
     auto item = std::find_if(items.begin(), items.end(),
                              [&](const MemoryItem& i) { return i.purpose == purpose; });
@@ -139,6 +153,7 @@ absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shap
   plan.unified = unified;
   plan.update_time = shape.clip ? UpdateTime::kBeforeNextUpload : UpdateTime::kAsGradientLands;
 
+  plan.kept_passes = 0;
   const size_t least = BuildStepSchedule(model, plan, shape.clip).device_bytes;
   if (least > device_budget_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -147,16 +162,22 @@ absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shap
         "; raise memory.device_budget, or lower train.tokens_per_micro_batch (",
         shape.tokens_per_micro_batch, ") or data.sequence_length (", shape.longest_document, ")"));
   }
+  // From all passes downwards: what is made again needs memory too.
+  plan.kept_passes = model.num_blocks() * shape.micro_batches;
   const size_t slot =
-      AlignUp(BlockSavedBytes(model.spec, shape.tokens_per_micro_batch, model.compute_dtype),
+      AlignUp(BlockSavedBytes(model.spec, shape.tokens_per_micro_batch, model.compute_dtype) +
+                  BlockRemadeBytes(model.spec, shape.tokens_per_micro_batch, model.compute_dtype),
               kSlabAlignment);
-  const int64_t most = model.num_blocks() * shape.micro_batches;
-  const int64_t more = static_cast<int64_t>((device_budget_bytes - least) / slot);
-  plan.kept_passes = std::min(most, 1 + more);
+  if (BuildStepSchedule(model, plan, shape.clip).device_bytes > device_budget_bytes) {
+    plan.kept_passes =
+        std::min(plan.kept_passes - 1, static_cast<int64_t>((device_budget_bytes - least) / slot));
+  }
 
   const Schedule schedule = BuildStepSchedule(model, plan, shape.clip);
   plan.device_bytes = schedule.device_bytes;
-  plan.memory = MemoryByPurpose(schedule);
+  plan.host_bytes = schedule.host_bytes;
+  plan.memory = MemoryByPurpose(schedule, MemorySpace::kDevice);
+  plan.host_memory = MemoryByPurpose(schedule, MemorySpace::kHost);
   return plan;
 }
 

@@ -15,54 +15,90 @@
 
 namespace millrace {
 
-enum class StreamId : uint8_t { kUpload, kCompute, kDownload };
-inline constexpr int kNumStreams = 3;
+enum class StreamId : uint8_t {
+  kUpload,
+  kCompute,
+  kDownload,
+  kHost,  // what the host itself does: optimizer, embedding rows, gradient norms
+};
+inline constexpr int kNumStreams = 4;
 absl::string_view NameOf(StreamId stream);
 
 enum class Opcode : uint8_t {
-  kUpdate,          // upload/download stream, host: optimizer on `unit`; gradient -> weights
-  kUpload,          // host weights of `unit` -> slot
-  kEmbedForward,    // host gather of the rows of a micro-batch -> residual
-  kBlockForward,    // input -> output; fills saved
-  kBlockRecompute,  // input -> saved
-  kBlockBackward,   // input, saved, residual gradient -> residual gradient, gradient
-  kHead,            // input -> loss, residual gradient, gradient
-  kHeadEvaluate,    // input -> loss
-  kClearEmbeddingGradient,  // host
-  kEmbedBackward,           // host scatter-add of a micro-batch's residual gradient
-  kConvertGradient,         // f32 accumulator -> as the host keeps it
-  kDownloadGradient,        // device -> host gradient of `unit`
-  kGradientNorm,            // host: adds the squares of `unit`'s gradient
+  // Upload stream.
+  kUpload,            // host weights of `unit`, or a range of them -> slot
+  kUploadRows,        // gathered rows and positions of a micro-batch -> its first layer input
+  kFetchInput,        // host memory -> a layer's input
+  kFetchAccumulator,  // host memory -> the gradient that earlier micro-batches made
+  // Compute stream.
+  kBlockForward,       // input -> output; fills saved and remade
+  kBlockRecompute,     // input -> saved and remade
+  kBlockRemake,        // input, saved -> remade
+  kBlockBackward,      // input, saved, remade, residual gradient -> residual gradient, gradient
+  kHead,               // input -> loss, residual gradient, gradient
+  kHeadEvaluate,       // input -> loss
+  kHeadStatistics,     // input, a tile of the head's weights -> statistics; the last: loss
+  kHeadTileGradient,   // input, statistics, a tile -> hidden gradient, the tile's gradient
+  kHeadInputGradient,  // input, hidden gradient -> residual gradient, gradient of the final norm
+  kConvertGradient,    // f32 accumulator -> as the host keeps it
+  // Download stream.
+  kOffloadInput,        // a layer's input -> host memory
+  kOffloadAccumulator,  // the gradient so far -> host memory
+  kDownloadGradient,    // device -> host gradient of `unit`, or a range of it
+  kDownloadRows,        // residual gradient of a micro-batch -> host
+  // Host stream.
+  kUpdate,                  // optimizer on `unit`; gradient -> weights
+  kEmbedGather,             // rows of a micro-batch -> staging, or straight to the layer's input
+  kClearEmbeddingGradient,  // what no head overwrites
+  kEmbedScatter,            // adds a micro-batch's rows to the embedding's gradient
+  kGradientNorm,            // adds the squares of `unit`'s gradient
 };
 absl::string_view NameOf(Opcode opcode);
 
 enum class BufferKind : uint8_t {
-  // Host memory, not in the arena.
-  kHostWeights,   // one a unit
-  kHostGradient,  // one a unit
+  // Nobody's arena: HostState's slabs, and numbers.
+  kHostWeights,  // one a unit
   kLoss,
   kNorm,
-  // Device memory.
+  // The host arena.
+  kHostGradient,     // as HostState's optimizer reads it
+  kHostAccumulator,  // f32, between the micro-batches of a batch-major step
+  kHostInput,        // a layer's input between forward and backward
+  kStaging,          // rows of the embedding on their way
+  // The device arena.
   kRotaryTable,
   kPositions,  // of a micro-batch's tokens
   kWeightSlot,
-  kResidual,          // input of a unit for a micro-batch
+  kHeadSlot,          // the head's slab; with tiles, what lies before its projection
+  kTileSlot,          // a tile of the head's weights
+  kTiedSlot,          // the embedding's slab for a tied head
+  kInput,             // of a layer, for a micro-batch
   kResidualGradient,  // of a micro-batch
   kSaved,             // activations of a block for backward
+  kRemade,            // those that element-wise passes make again
   kBlockScratch,
   kHeadScratch,
-  kAccumulator,  // gradient of a unit while it is made
-  kConverted,    // the same as the host keeps it
+  kHeadStatistics,   // of a micro-batch
+  kHiddenGradient,   // f32, of a micro-batch's normed hidden states
+  kAccumulator,      // gradient of a unit while it is made
+  kHeadAccumulator,  // of the head; with tiles, of what lies before its projection
+  kTileAccumulator,
+  kTiedAccumulator,
+  kConverted,  // a gradient as the host keeps it
+  kHeadConverted,
+  kTileConverted,
   kOpsWorkspace,
 };
 absl::string_view NameOf(BufferKind kind);
 
+enum class MemorySpace : uint8_t { kNone, kHost, kDevice };
+MemorySpace SpaceOf(BufferKind kind);
+
 struct Buffer {
   BufferKind kind;
-  int index = 0;  // unit, slot or micro-batch
-  size_t bytes = 0;
-  // Of the device arena; host buffers and bound ones have bytes of 0 there.
-  size_t offset = 0;
+  int index = 0;      // unit, slot, pass or micro-batch
+  size_t bytes = 0;   // 0: bound to memory of somebody else's
+  size_t offset = 0;  // in its arena
 };
 
 // An operand: `bytes` of a buffer that an instruction reads or writes.
@@ -80,17 +116,24 @@ struct Instruction {
   StreamId stream;
   int unit = kNone;
   int micro_batch = kNone;
+  // Of the unit's slab, elements; of the head's tiles, classes. 0: all.
+  int64_t begin = 0;
+  int64_t count = 0;
   // Operands by role.
   int weights = kNone;
   int tied_weights = kNone;  // the embedding's slab, for a head that shares it
   int input = kNone;
   int output = kNone;
   int saved = kNone;
+  int remade = kNone;  // kNone: behind what is saved
   int scratch = kNone;
+  int positions = kNone;
   int gradient = kNone;
   int tied_gradient = kNone;
   // The first to write its gradient this step: overwrites instead of adding.
   bool first_gradient = false;
+  // Of a range of a gradient: its device buffers begin with the range, not with the slab.
+  bool range_only = false;
 
   std::vector<Access> accesses;
   // Indices of earlier instructions on other streams.
@@ -101,6 +144,7 @@ struct Schedule {
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   size_t device_bytes = 0;
+  size_t host_bytes = 0;
 };
 
 // One line an instruction, for people.

@@ -34,6 +34,19 @@ bool IsInput(BufferKind kind) {
   }
 }
 
+// End of the arena that a buffer lies in.
+size_t ArenaBytes(const Schedule& schedule, BufferKind kind) {
+  switch (SpaceOf(kind)) {
+    case MemorySpace::kDevice:
+      return schedule.device_bytes;
+    case MemorySpace::kHost:
+      return schedule.host_bytes;
+    case MemorySpace::kNone:
+      return 0;
+  }
+  return 0;
+}
+
 absl::Status CheckMemory(const Schedule& schedule, size_t budget) {
   if (schedule.device_bytes > budget) {
     return absl::ResourceExhaustedError(absl::StrCat("the schedule needs ", schedule.device_bytes,
@@ -41,8 +54,8 @@ absl::Status CheckMemory(const Schedule& schedule, size_t budget) {
                                                      budget));
   }
   for (const Buffer& buffer : schedule.buffers) {
-    if (buffer.bytes > schedule.device_bytes ||
-        buffer.offset > schedule.device_bytes - buffer.bytes) {
+    const size_t arena = ArenaBytes(schedule, buffer.kind);
+    if (buffer.bytes > arena || buffer.offset > arena - buffer.bytes) {
       return absl::InternalError(absl::StrCat(Describe(buffer), " ends beyond the arena"));
     }
   }
@@ -59,7 +72,8 @@ absl::Status CheckOperands(const Schedule& schedule, int index) {
   }
   for (int operand :
        {instruction.weights, instruction.tied_weights, instruction.input, instruction.output,
-        instruction.saved, instruction.scratch, instruction.gradient, instruction.tied_gradient}) {
+        instruction.saved, instruction.remade, instruction.scratch, instruction.positions,
+        instruction.gradient, instruction.tied_gradient}) {
     const bool declared =
         std::any_of(instruction.accesses.begin(), instruction.accesses.end(),
                     [&](const Access& access) { return access.buffer == operand; });
@@ -91,17 +105,25 @@ std::vector<std::vector<int>> Overlaps(const std::vector<Buffer>& buffers) {
     overlaps[b].push_back(b);
     if (buffers[b].bytes > 0) by_offset.push_back(b);
   }
-  std::sort(by_offset.begin(), by_offset.end(),
-            [&](int a, int b) { return buffers[a].offset < buffers[b].offset; });
+  // Space by space, for addresses of two spaces never meet.
+  std::sort(by_offset.begin(), by_offset.end(), [&](int a, int b) {
+    const MemorySpace of_a = SpaceOf(buffers[a].kind), of_b = SpaceOf(buffers[b].kind);
+    return of_a != of_b ? of_a < of_b : buffers[a].offset < buffers[b].offset;
+  });
   for (size_t i = 0; i < by_offset.size(); ++i) {
     const Buffer& low = buffers[by_offset[i]];
     for (size_t j = i + 1; j < by_offset.size(); ++j) {
-      if (buffers[by_offset[j]].offset >= low.offset + low.bytes) break;
+      const Buffer& high = buffers[by_offset[j]];
+      if (SpaceOf(high.kind) != SpaceOf(low.kind) || high.offset >= low.offset + low.bytes) break;
       overlaps[by_offset[i]].push_back(by_offset[j]);
       overlaps[by_offset[j]].push_back(by_offset[i]);
     }
   }
   return overlaps;
+}
+
+bool Contains(const std::vector<int>& values, int value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
 }
 
 }  // namespace
@@ -143,6 +165,13 @@ absl::Status Verify(const Schedule& schedule, size_t device_budget_bytes) {
     }
     for (const Access& access : instruction.accesses) {
       if (!access.write) continue;
+      for (const Access& beside : instruction.accesses) {
+        if (beside.buffer != access.buffer && Contains(overlaps[access.buffer], beside.buffer)) {
+          return absl::InternalError(absl::StrCat(
+              Describe(schedule, index), " writes ", Describe(schedule.buffers[access.buffer]),
+              ", which lies where ", Describe(schedule.buffers[beside.buffer]), " does"));
+        }
+      }
       for (int other : overlaps[access.buffer]) {
         State& state = states[other];
         int rival = unordered(state.writer) ? state.writer : kNone;

@@ -13,7 +13,7 @@ namespace millrace {
 // - no instruction reads what was not written, or starts before the write that it depends on is
 // done;
 // - none writes what an earlier one may still read or write, in the same buffer or in another that
-//   lies at the same addresses;
+//   lies at the same addresses, nor what it uses itself besides;
 // - every operand is among what its instruction says it reads or writes, and fits its buffer; every
 //   buffer fits the arena, and the arena the budget.
 // Otherwise INTERNAL (RESOURCE_EXHAUSTED for the budget), naming instruction and buffer. It trusts
