@@ -69,21 +69,28 @@ absl::Status Executor::Run(const Schedule& schedule, Pass& pass) {
   while (events_.size() < schedule.instructions.size()) events_.push_back(device_.CreateEvent());
 
   absl::Status status;
-  for (size_t i = 0; i < schedule.instructions.size() && status.ok(); ++i) {
-    if (cancelled_ != nullptr && cancelled_->load(std::memory_order_acquire)) {
-      status = absl::CancelledError("cancelled");
-      break;
-    }
+  for (size_t i = 0; i < schedule.instructions.size(); ++i) {
     const Instruction& instruction = schedule.instructions[i];
-    status = Place(schedule, instruction);
+    status = CheckCancelled();
+    if (status.ok()) status = Place(schedule, instruction);
     if (!status.ok()) break;
     for (int wait : instruction.waits) stream(instruction.stream).Wait(*events_[wait]);
+    // All of a step may be in the queues long before it is done.
+    if (cancelled_ != nullptr) {
+      stream(instruction.stream).RunOnHost([this] { return CheckCancelled(); });
+    }
     Issue(schedule, instruction, pass);
     if (waited[i]) stream(instruction.stream).Record(*events_[i]);
   }
   // Also after an error: what is in flight reads `pass`.
   for (std::unique_ptr<Stream>& stream : streams_) status.Update(stream->Synchronize());
   return status;
+}
+
+absl::Status Executor::CheckCancelled() const {
+  return cancelled_ != nullptr && cancelled_->load(std::memory_order_acquire)
+             ? absl::CancelledError("cancelled")
+             : absl::OkStatus();
 }
 
 absl::Status Executor::Place(const Schedule& schedule, const Instruction& instruction) {
@@ -251,7 +258,8 @@ void Executor::DownloadGradient(const Schedule& schedule, const Instruction& ins
 void Executor::Update(int unit, const GradientSlab& gradient, Pass& pass) {
   // Without clipping the update is made as the gradient lands: nothing that is not finite may
   // reach the weights.
-  if (!pass.update.valid || !std::isfinite(pass.norm_sum()) || !std::isfinite(pass.loss_sum)) return;
+  if (!pass.update.valid || !std::isfinite(pass.norm_sum()) || !std::isfinite(pass.loss_sum))
+    return;
   UpdateUnit(state_, unit, gradient, pass.update.step, pass.update.factor, host_pool_);
 }
 

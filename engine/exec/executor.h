@@ -66,6 +66,7 @@ class Executor {
   size_t peak_device_bytes() const { return device_arena_.peak_bytes(); }
 
  private:
+  absl::Status CheckCancelled() const;
   // Finds the addresses of everything that the instruction says it touches.
   absl::Status Place(const Schedule& schedule, const Instruction& instruction);
   void Issue(const Schedule& schedule, const Instruction& instruction, Pass& pass);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -97,6 +98,7 @@ struct Configuration {
   Recipe recipe = Recipe::kFp32;
   DType compute = DType::kF32;
   CpuDeviceMode mode = CpuDeviceMode::kUnified;
+  double link_bytes_per_second = 0;
   // What of the planner's plan is to be otherwise; device_bytes are found anew.
   std::function<void(Plan&)> change = [](Plan&) {};
   // Set: a device that runs its streams in a random legal order.
@@ -133,7 +135,9 @@ class Rig {
       options.unified = unified;
       device_ = std::make_unique<DeferredDevice>(options);
     } else {
-      device_ = *CreateCpuDevice(memory_bytes, setup.mode);
+      device_ = *CreateCpuDevice({.budget_bytes = memory_bytes,
+                                  .mode = setup.mode,
+                                  .link_bytes_per_second = setup.link_bytes_per_second});
     }
     absl::StatusOr<std::unique_ptr<StepRunner>> runner = StepRunner::Create(
         std::move(model), plan, device_.get(), ops_.get(), &host_pool_, state_.get(), cancelled);
@@ -465,6 +469,21 @@ TEST(StepRunnerTest, CancelsWithinAStep) {
   rig.Step(1);
   cancelled = true;
   EXPECT_EQ(rig.TryStep(2).status().code(), absl::StatusCode::kCancelled);
+}
+
+// All of its step is in the streams' queues at once; it must end all the same, long before the link
+// has carried what is queued.
+TEST(StepRunnerTest, CancelsAStepThatIsOnItsWay) {
+  Configuration setup;
+  setup.spec = LlamaSpec(false);
+  setup.mode = CpuDeviceMode::kDiscrete;
+  setup.link_bytes_per_second = 1e5;  // tenths of a second a block, minutes a step
+  setup.spec.num_layers = 200;
+  std::atomic<bool> cancelled{false};
+  Rig rig(setup, &cancelled);
+  std::thread canceller([&] { cancelled = true; });
+  EXPECT_EQ(rig.TryStep(1).status().code(), absl::StatusCode::kCancelled);
+  canceller.join();
 }
 
 TEST(StepRunnerTest, RefusesAPlanThatDoesNotFitTheDevice) {
