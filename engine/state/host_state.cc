@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/state/split_master.h"
 
@@ -51,45 +52,89 @@ int64_t GradientMemoryBytes(absl::Span<const SlabLayout> layouts, DType compute_
 }
 
 std::vector<MemoryPool> HostStateMemory(absl::Span<const SlabLayout> layouts, Recipe recipe,
-                                        DType compute_dtype) {
+                                        DType compute_dtype, OptimizerKind optimizer) {
   int64_t parameters = 0;
   for (const SlabLayout& layout : layouts) parameters += layout.count;
-  return {{"weights", 4 * parameters}, {"optimizer", 8 * parameters}};
+  const int64_t moment =
+      HasQuantizedMoments(recipe) ? parameters + parameters / kMomentBlock : 4 * parameters;
+  const int64_t weight = WeightFormatOf(recipe, compute_dtype) == WeightFormat::kBF16 ? 2 : 4;
+  return {{"weights", weight * parameters},
+          {"optimizer", HasSecondMoment(optimizer) ? 2 * moment : moment}};
 }
 
 absl::StatusOr<std::unique_ptr<HostState>> HostState::Create(std::vector<SlabLayout> layouts,
                                                              Recipe recipe, DType compute_dtype,
-                                                             ThreadPool& pool) {
-  if (recipe == Recipe::kFp32 && compute_dtype != DType::kF32) {
-    return absl::InvalidArgumentError(
-        "precision.compute: the recipe fp32 computes in f32 only; set compute to f32, or recipe "
-        "to full");
+                                                             ThreadPool& pool,
+                                                             OptimizerKind optimizer) {
+  const absl::string_view problem = ComputeProblem(recipe, compute_dtype);
+  if (!problem.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("precision.compute: ", problem));
   }
-  std::unique_ptr<HostState> state(new HostState(std::move(layouts), recipe, compute_dtype));
-  for (const SlabLayout& layout : state->layouts_) {
-    const size_t count = static_cast<size_t>(layout.count);
-    Unit& unit = state->units_.emplace_back();
-    const auto allocate = [&](AlignedBuffer& buffer, size_t bytes,
-                              absl::string_view purpose) -> absl::Status {
-      MILLRACE_ASSIGN_OR_RETURN(buffer, AllocateTouched(bytes, purpose, pool));
-      return absl::OkStatus();
-    };
-    MILLRACE_RETURN_IF_ERROR(allocate(unit.weights, count * SizeOf(compute_dtype), "weights"));
-    if (state->split()) {
-      MILLRACE_RETURN_IF_ERROR(allocate(unit.low_halves, count * 2, "weights"));
-    }
-    MILLRACE_RETURN_IF_ERROR(allocate(unit.first_moment, count * 4, "optimizer state"));
-    MILLRACE_RETURN_IF_ERROR(allocate(unit.second_moment, count * 4, "optimizer state"));
-  }
+  std::unique_ptr<HostState> state(
+      new HostState(std::move(layouts), recipe, compute_dtype, optimizer));
+  MILLRACE_RETURN_IF_ERROR(state->Allocate(pool));
   return state;
+}
+
+absl::Status HostState::Allocate(ThreadPool& pool) {
+  const auto allocate = [&](AlignedBuffer& buffer, size_t bytes,
+                            absl::string_view purpose) -> absl::Status {
+    MILLRACE_ASSIGN_OR_RETURN(buffer, AllocateTouched(bytes, purpose, pool));
+    return absl::OkStatus();
+  };
+  const auto allocate_moment = [&](Moment& moment, size_t count) -> absl::Status {
+    if (!HasQuantizedMoments(recipe_)) return allocate(moment.values, count * 4, "optimizer state");
+    MILLRACE_RETURN_IF_ERROR(allocate(moment.codes, count, "optimizer state"));
+    return allocate(moment.exponents, count / kMomentBlock, "optimizer state");
+  };
+  int64_t first_element = 0;
+  for (const SlabLayout& layout : layouts_) {
+    const size_t count = static_cast<size_t>(layout.count);
+    Unit& unit = units_.emplace_back();
+    unit.first_element = first_element;
+    first_element += layout.count;
+    MILLRACE_RETURN_IF_ERROR(allocate(unit.weights, count * SizeOf(compute_dtype_), "weights"));
+    if (split()) MILLRACE_RETURN_IF_ERROR(allocate(unit.low_halves, count * 2, "weights"));
+    MILLRACE_RETURN_IF_ERROR(allocate_moment(unit.first, count));
+    if (HasSecondMoment(optimizer_)) {
+      MILLRACE_RETURN_IF_ERROR(allocate_moment(unit.second, count));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::vector<absl::Span<std::byte>> HostState::Slabs(int index) {
+  Unit& unit = units_[index];
+  const size_t elements = static_cast<size_t>(count(index));
+  std::vector<absl::Span<std::byte>> slabs;
+  const auto add = [&slabs](AlignedBuffer& buffer, size_t bytes) {
+    if (buffer.data() != nullptr) slabs.push_back({buffer.data(), bytes});
+  };
+  add(unit.weights, StreamedBytes(index));
+  add(unit.low_halves, elements * 2);
+  for (Moment* moment : {&unit.first, &unit.second}) {
+    add(moment->values, elements * 4);
+    add(moment->codes, elements);
+    add(moment->exponents, elements / kMomentBlock);
+  }
+  return slabs;
+}
+
+std::vector<absl::Span<const std::byte>> HostState::Slabs(int index) const {
+  std::vector<absl::Span<const std::byte>> slabs;
+  for (absl::Span<std::byte> slab : const_cast<HostState*>(this)->Slabs(index)) {
+    slabs.push_back(slab);
+  }
+  return slabs;
 }
 
 bool HostState::WeightsFinite(int unit, ThreadPool& pool) const {
   const void* weights = StreamedWeights(unit);
   std::atomic<bool> finite{true};
   pool.ParallelFor(count(unit), 65536, [&](int64_t begin, int64_t end) {
-    const bool found = split() ? AnyNotFinite<uint16_t>(weights, begin, end, 0x7f80)
-                               : AnyNotFinite<uint32_t>(weights, begin, end, 0x7f800000);
+    const bool found = compute_dtype_ == DType::kBF16
+                           ? AnyNotFinite<uint16_t>(weights, begin, end, 0x7f80)
+                           : AnyNotFinite<uint32_t>(weights, begin, end, 0x7f800000);
     if (found) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
@@ -97,22 +142,30 @@ bool HostState::WeightsFinite(int unit, ThreadPool& pool) const {
 
 void HostState::ReadMaster(int unit, int64_t offset, absl::Span<float> values) const {
   const Unit& slabs = units_[unit];
-  if (!split()) {
+  if (weight_format() == WeightFormat::kF32) {
     std::copy_n(slabs.weights.as<float>() + offset, values.size(), values.data());
     return;
   }
   const BFloat16* high = slabs.weights.as<BFloat16>() + offset;
+  if (weight_format() == WeightFormat::kBF16) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = high[i].ToFloat();
+    return;
+  }
   const int16_t* low = slabs.low_halves.as<int16_t>() + offset;
   for (size_t i = 0; i < values.size(); ++i) values[i] = Join({high[i], low[i]});
 }
 
 void HostState::WriteMaster(int unit, int64_t offset, absl::Span<const float> values) {
   Unit& slabs = units_[unit];
-  if (!split()) {
+  if (weight_format() == WeightFormat::kF32) {
     std::copy_n(values.data(), values.size(), slabs.weights.as<float>() + offset);
     return;
   }
   BFloat16* high = slabs.weights.as<BFloat16>() + offset;
+  if (weight_format() == WeightFormat::kBF16) {
+    for (size_t i = 0; i < values.size(); ++i) high[i] = BFloat16::FromFloat(values[i]);
+    return;
+  }
   int16_t* low = slabs.low_halves.as<int16_t>() + offset;
   for (size_t i = 0; i < values.size(); ++i) {
     const SplitMaster halves = Split(values[i]);

@@ -31,14 +31,15 @@ absl::Status DataLoss(const std::string& path, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(path, " is damaged: ", what));
 }
 
-// Calls function(data, bytes, name) for every slab of optimizer_state.bin in its order.
+// Calls function(data, bytes) for every slab of optimizer_state.bin in its order: all but what is
+// streamed.
 template <typename State, typename Function>
 absl::Status ForEachOptimizerSlab(State& state, Function function) {
   for (int unit = 0; unit < state.num_units(); ++unit) {
-    const size_t count = static_cast<size_t>(state.count(unit));
-    if (state.split()) MILLRACE_RETURN_IF_ERROR(function(state.low_halves(unit), 2 * count));
-    MILLRACE_RETURN_IF_ERROR(function(state.first_moment(unit), 4 * count));
-    MILLRACE_RETURN_IF_ERROR(function(state.second_moment(unit), 4 * count));
+    const auto slabs = state.Slabs(unit);
+    for (size_t i = 1; i < slabs.size(); ++i) {
+      MILLRACE_RETURN_IF_ERROR(function(slabs[i].data(), slabs[i].size()));
+    }
   }
   return absl::OkStatus();
 }
@@ -128,7 +129,7 @@ absl::Status WriteInto(const std::string& folder, const ModelSpec& model, const 
                        CheckpointInfo* info) {
   const auto streamed = [&](int64_t unit, int64_t offset, absl::Span<float> out) {
     MILLRACE_RETURN_IF_ERROR(CheckNotCancelled(cancelled));
-    if (state.split()) {
+    if (state.compute_dtype() == DType::kBF16) {
       const BFloat16* high =
           static_cast<const BFloat16*>(state.StreamedWeights(static_cast<int>(unit))) + offset;
       for (size_t i = 0; i < out.size(); ++i) out[i] = high[i].ToFloat();
@@ -137,9 +138,9 @@ absl::Status WriteInto(const std::string& folder, const ModelSpec& model, const 
     }
     return absl::OkStatus();
   };
-  MILLRACE_ASSIGN_OR_RETURN(
-      info->files, WriteModelDirectory(model, state.layouts(), streamed, folder,
-                                       {.dtype = state.split() ? DType::kBF16 : DType::kF32}));
+  MILLRACE_ASSIGN_OR_RETURN(info->files,
+                            WriteModelDirectory(model, state.layouts(), streamed, folder,
+                                                {.dtype = state.compute_dtype()}));
   MILLRACE_ASSIGN_OR_RETURN(info->files.emplace_back(),
                             WriteOptimizerState(state, folder, cancelled));
   MILLRACE_ASSIGN_OR_RETURN(info->files.emplace_back(),

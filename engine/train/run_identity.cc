@@ -61,11 +61,12 @@ RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
   fields["train.seed"] = spec.seed;
   fields["train.clip_norm"] = spec.clip_norm;
   fields["train.threads"] = spec.threads.value_or(0);
-  fields["train.optimizer.name"] = "adamw";
+  fields["train.optimizer.name"] = std::string(NameOf(spec.optimizer));
   fields["train.optimizer.learning_rate"] = spec.learning_rate;
-  fields["train.optimizer.betas"] = {spec.adamw.beta1, spec.adamw.beta2};
-  fields["train.optimizer.epsilon"] = spec.adamw.epsilon;
-  fields["train.optimizer.weight_decay"] = spec.adamw.weight_decay;
+  if (spec.betas) fields["train.optimizer.betas"] = {spec.betas->first, spec.betas->second};
+  if (spec.epsilon) fields["train.optimizer.epsilon"] = *spec.epsilon;
+  if (spec.momentum) fields["train.optimizer.momentum"] = *spec.momentum;
+  fields["train.optimizer.weight_decay"] = spec.weight_decay;
   fields["train.schedule.name"] = NameOf(spec.schedule);
   fields["train.schedule.warmup_steps"] = spec.warmup_steps;
   if (spec.schedule != ScheduleKind::kConstant) {

@@ -45,7 +45,8 @@ absl::StatusOr<TokenStore> PrepareData(const TrainSpec& spec, const Tokenizer& t
 
 int64_t HostBytes(const TrainSpec& spec, const std::vector<SlabLayout>& layouts) {
   int64_t total = GradientMemoryBytes(layouts, *spec.compute);
-  for (const MemoryPool& pool : HostStateMemory(layouts, spec.recipe, *spec.compute)) {
+  for (const MemoryPool& pool :
+       HostStateMemory(layouts, spec.recipe, *spec.compute, spec.optimizer)) {
     total += pool.bytes;
   }
   return total;
@@ -80,7 +81,8 @@ absl::Status MakeEngine(const StepShape& shape, StopControl& stop, RunSetup* run
   MILLRACE_ASSIGN_OR_RETURN(const int64_t free_bytes,
                             CheckHostMemory(spec, HostBytes(spec, layouts)));
   MILLRACE_ASSIGN_OR_RETURN(
-      run->state, HostState::Create(std::move(layouts), spec.recipe, *spec.compute, *run->pool));
+      run->state, HostState::Create(std::move(layouts), spec.recipe, *spec.compute, *run->pool,
+                                    spec.optimizer));
 
   ScheduledModel scheduled = MakeScheduledModel(run->model, *run->state, *run->ops, shape);
   const int64_t device_budget = spec.device_budget_bytes.value_or(free_bytes);

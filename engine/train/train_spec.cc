@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -102,16 +103,36 @@ void CheckTokens(const TrainSpec& spec, Checker& check) {
   }
 }
 
+// Those that not every optimizer has.
+void CheckOptimizerNumbers(const TrainSpec& spec, Checker& check) {
+  const auto only = [&](OptimizerKind kind, bool given, absl::string_view field) {
+    check.Require(!given || spec.optimizer == kind, absl::StrCat("train.optimizer.", field),
+                  absl::StrCat("only ", NameOf(kind), " has it, not ", NameOf(spec.optimizer),
+                               "; remove it, or set name to ", NameOf(kind)));
+  };
+  only(OptimizerKind::kAdamW, spec.epsilon.has_value(), "epsilon");
+  only(OptimizerKind::kSgd, spec.momentum.has_value(), "momentum");
+  if (spec.betas) {
+    check.Require(spec.optimizer != OptimizerKind::kSgd, "train.optimizer.betas",
+                  "sgd has none; remove them and set momentum, or set name to adamw or lion");
+    for (double beta : {spec.betas->first, spec.betas->second}) {
+      check.Require(beta >= 0 && beta < 1, "train.optimizer.betas",
+                    absl::StrCat(beta, " is out of range; use numbers from 0 to below 1"));
+    }
+  }
+  if (spec.epsilon) check.Positive("train.optimizer.epsilon", *spec.epsilon);
+  if (spec.momentum) {
+    check.Require(*spec.momentum >= 0 && *spec.momentum < 1, "train.optimizer.momentum",
+                  absl::StrCat(*spec.momentum, " is out of range; use a number from 0 to below 1"));
+  }
+}
+
 void CheckOptimizer(const TrainSpec& spec, Checker& check) {
   check.NotNegative("train.clip_norm", spec.clip_norm);
   check.NotNegative("train.z_loss", spec.z_loss);
   check.Positive("train.optimizer.learning_rate", spec.learning_rate);
-  for (double beta : {spec.adamw.beta1, spec.adamw.beta2}) {
-    check.Require(beta >= 0 && beta < 1, "train.optimizer.betas",
-                  absl::StrCat(beta, " is out of range; use numbers from 0 to below 1"));
-  }
-  check.Positive("train.optimizer.epsilon", spec.adamw.epsilon);
-  check.NotNegative("train.optimizer.weight_decay", spec.adamw.weight_decay);
+  check.NotNegative("train.optimizer.weight_decay", spec.weight_decay);
+  CheckOptimizerNumbers(spec, check);
 
   const bool sane =
       check.Between("train.schedule.warmup_steps", spec.warmup_steps, 0, kMostSteps) &&
@@ -194,8 +215,10 @@ std::vector<FieldProblem> Validate(const TrainSpec& spec) {
   if (spec.threads.has_value()) {
     check.Between("train.threads", *spec.threads, 1, kMostThreads);
   }
-  check.Require(spec.recipe != Recipe::kFp32 || spec.compute != DType::kBF16, "precision.compute",
-                "the recipe fp32 computes in f32 only; set compute to f32, or recipe to full");
+  if (spec.compute) {
+    const absl::string_view problem = ComputeProblem(spec.recipe, *spec.compute);
+    check.Require(problem.empty(), "precision.compute", std::string(problem));
+  }
   CheckMemory(spec, check);
   CheckPlan(spec.plan, check);
   if (spec.checkpoint_every_steps) {
@@ -214,7 +237,22 @@ std::vector<FieldProblem> Validate(const TrainSpec& spec) {
 TrainSpec Resolve(TrainSpec spec, int64_t cores, bool bf16_supported) {
   if (!spec.threads) spec.threads = std::min(cores, kMostThreads);
   if (!spec.compute) {
-    spec.compute = spec.recipe == Recipe::kFull && bf16_supported ? DType::kBF16 : DType::kF32;
+    // Under `tiny` also where the processor has to emulate it.
+    const DType best = bf16_supported ? DType::kBF16 : DType::kF32;
+    const DType other = best == DType::kBF16 ? DType::kF32 : DType::kBF16;
+    spec.compute = ComputeProblem(spec.recipe, best).empty() ? best : other;
+  }
+  switch (spec.optimizer) {
+    case OptimizerKind::kAdamW:
+      if (!spec.betas) spec.betas = {0.9, 0.95};
+      if (!spec.epsilon) spec.epsilon = 1e-8;
+      break;
+    case OptimizerKind::kSgd:
+      if (!spec.momentum) spec.momentum = 0.9;
+      break;
+    case OptimizerKind::kLion:
+      if (!spec.betas) spec.betas = {0.9, 0.99};
+      break;
   }
   if (!spec.decay_steps && spec.schedule == ScheduleKind::kWsd) {
     spec.decay_steps = std::min(spec.steps / 5, spec.steps - spec.warmup_steps);
@@ -232,6 +270,14 @@ LearningRateSchedule ScheduleOf(const TrainSpec& spec) {
           .warmup_steps = spec.warmup_steps,
           .final_ratio = spec.final_ratio,
           .decay_steps = spec.decay_steps.value_or(0)};
+}
+
+OptimizerParams OptimizerParamsOf(const TrainSpec& spec) {
+  OptimizerParams params{.weight_decay = spec.weight_decay};
+  if (spec.betas) std::tie(params.beta1, params.beta2) = *spec.betas;
+  if (spec.epsilon) params.epsilon = *spec.epsilon;
+  if (spec.momentum) params.momentum = *spec.momentum;
+  return params;
 }
 
 }  // namespace millrace

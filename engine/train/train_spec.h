@@ -17,6 +17,7 @@
 #include "engine/optim/learning_rate.h"
 #include "engine/optim/optimizer.h"
 #include "engine/schedule/plan.h"
+#include "engine/state/optimizer_kind.h"
 #include "engine/state/recipe.h"
 
 namespace millrace {
@@ -40,8 +41,12 @@ struct TrainSpec {
   int64_t seed = 0;
   double clip_norm = 1.0;  // 0: no clipping
   double z_loss = 0;       // factor of mean (log Σ exp logits)²; 0: off
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
   double learning_rate = 3e-4;
-  AdamWParams adamw;
+  double weight_decay = 0.1;
+  std::optional<std::pair<double, double>> betas;  // adamw: 0.9, 0.95; lion: 0.9, 0.99
+  std::optional<double> epsilon;                   // adamw only: 1e-8
+  std::optional<double> momentum;                  // sgd only: 0.9
   ScheduleKind schedule = ScheduleKind::kCosine;
   int64_t warmup_steps = 0;
   double final_ratio = 0.1;
@@ -50,7 +55,8 @@ struct TrainSpec {
 
   // precision
   Recipe recipe = Recipe::kFull;
-  std::optional<DType> compute;  // bf16 under `full` where the processor has it, else f32
+  // bf16 where the processor has it, else f32; always bf16 under `tiny`, f32 under `fp32`.
+  std::optional<DType> compute;
 
   // memory; the node's free memory when left out
   std::optional<int64_t> device_budget_bytes;
@@ -83,13 +89,15 @@ struct TrainSpec {
 // Empty: fine.
 std::vector<FieldProblem> Validate(const TrainSpec& spec);
 
-// Fills in what this machine decides: threads, compute type, decay steps and checkpoint interval
-// where they were left out. `bf16_supported`: the processor computes in bf16. Requires a spec that
-// Validate accepts. (The micro-batch is the planner's choice.)
+// Fills in where they were left out what this machine decides (threads, compute type) and what
+// depends on other fields (the optimizer's numbers, decay steps, checkpoint interval).
+// `bf16_supported`: the processor computes in bf16. Requires a spec that Validate accepts. (The
+// micro-batch is the planner's choice.)
 TrainSpec Resolve(TrainSpec spec, int64_t cores, bool bf16_supported);
 
-// The learning-rate schedule of a resolved spec.
+// The learning-rate schedule and the optimizer's numbers of a resolved spec.
 LearningRateSchedule ScheduleOf(const TrainSpec& spec);
+OptimizerParams OptimizerParamsOf(const TrainSpec& spec);
 
 }  // namespace millrace
 

@@ -95,7 +95,8 @@ absl::Status Trainer::Step() {
   OptimizerStep optimizer;
   optimizer.step = step;
   optimizer.learning_rate = LearningRateAt(schedule_, step);
-  optimizer.adamw = spec.adamw;
+  optimizer.params = OptimizerParamsOf(spec);
+  optimizer.seed = static_cast<uint64_t>(spec.seed);
   optimizer.clip_norm = spec.clip_norm;
   MILLRACE_ASSIGN_OR_RETURN(const StepResult result, run_.runner->TrainStep(views, optimizer));
   if (!result.finite()) {

@@ -34,7 +34,8 @@ absl::Status Insufficient(ErrorReason reason, const std::string& field,
 int64_t HostStateBytes(const TrainSpec& resolved, const ModelSpec& model) {
   const std::vector<SlabLayout> layouts = MakeSlabLayouts(model);
   int64_t bytes = GradientMemoryBytes(layouts, *resolved.compute);
-  for (const MemoryPool& pool : HostStateMemory(layouts, resolved.recipe, *resolved.compute)) {
+  for (const MemoryPool& pool :
+       HostStateMemory(layouts, resolved.recipe, *resolved.compute, resolved.optimizer)) {
     bytes += pool.bytes;
   }
   return bytes;

@@ -105,9 +105,13 @@ constexpr Named<ScheduleKind> kSchedules[] = {{"cosine", ScheduleKind::kCosine},
                                               {"constant", ScheduleKind::kConstant},
                                               {"linear", ScheduleKind::kLinear},
                                               {"wsd", ScheduleKind::kWsd}};
-constexpr Named<Recipe> kRecipes[] = {{"full", Recipe::kFull}, {"fp32", Recipe::kFp32}};
+constexpr Named<Recipe> kRecipes[] = {{"full", Recipe::kFull},
+                                      {"lean", Recipe::kLean},
+                                      {"tiny", Recipe::kTiny},
+                                      {"fp32", Recipe::kFp32}};
 constexpr Named<DType> kComputeTypes[] = {{"bf16", DType::kBF16}, {"f32", DType::kF32}};
-constexpr Named<int> kOptimizers[] = {{"adamw", 0}};
+constexpr Named<OptimizerKind> kOptimizers[] = {
+    {"adamw", OptimizerKind::kAdamW}, {"sgd", OptimizerKind::kSgd}, {"lion", OptimizerKind::kLion}};
 constexpr Named<Order> kOrders[] = {{"layer_major", Order::kLayerMajor},
                                     {"batch_major", Order::kBatchMajor}};
 constexpr Named<Activations> kActivations[] = {{"recompute", Activations::kRecompute},
@@ -151,17 +155,18 @@ void ConvertTrain(const v1::TrainSpec& from, TrainSpec* to, std::vector<FieldPro
   if (from.has_threads()) to->threads = from.threads();
 
   const v1::OptimizerSpec& optimizer = from.optimizer();
-  ValueOf(kOptimizers, optimizer.name(), "train.optimizer.name", problems);
+  to->optimizer = ValueOf(kOptimizers, optimizer.name(), "train.optimizer.name", problems)
+                      .value_or(to->optimizer);
   if (optimizer.has_learning_rate()) to->learning_rate = optimizer.learning_rate();
   if (optimizer.betas_size() == 2) {
-    to->adamw.beta1 = optimizer.betas(0);
-    to->adamw.beta2 = optimizer.betas(1);
+    to->betas = {optimizer.betas(0), optimizer.betas(1)};
   } else if (optimizer.betas_size() != 0) {
     problems->push_back({"train.optimizer.betas",
                          absl::StrCat(optimizer.betas_size(), " given; give two, as [0.9, 0.95]")});
   }
-  if (optimizer.has_epsilon()) to->adamw.epsilon = optimizer.epsilon();
-  if (optimizer.has_weight_decay()) to->adamw.weight_decay = optimizer.weight_decay();
+  if (optimizer.has_epsilon()) to->epsilon = optimizer.epsilon();
+  if (optimizer.has_weight_decay()) to->weight_decay = optimizer.weight_decay();
+  if (optimizer.has_momentum()) to->momentum = optimizer.momentum();
 
   const v1::ScheduleSpec& schedule = from.schedule();
   to->schedule =
@@ -255,13 +260,16 @@ v1::JobSpec FillIn(v1::JobSpec spec, const TrainSpec& resolved) {
   train->set_z_loss(resolved.z_loss);
   if (resolved.threads) train->set_threads(static_cast<int32_t>(*resolved.threads));
   v1::OptimizerSpec* optimizer = train->mutable_optimizer();
-  optimizer->set_name(kOptimizers[0].name);
+  optimizer->set_name(NameIn(kOptimizers, resolved.optimizer));
   optimizer->set_learning_rate(resolved.learning_rate);
   optimizer->clear_betas();
-  optimizer->add_betas(resolved.adamw.beta1);
-  optimizer->add_betas(resolved.adamw.beta2);
-  optimizer->set_epsilon(resolved.adamw.epsilon);
-  optimizer->set_weight_decay(resolved.adamw.weight_decay);
+  if (resolved.betas) {
+    optimizer->add_betas(resolved.betas->first);
+    optimizer->add_betas(resolved.betas->second);
+  }
+  if (resolved.epsilon) optimizer->set_epsilon(*resolved.epsilon);
+  if (resolved.momentum) optimizer->set_momentum(*resolved.momentum);
+  optimizer->set_weight_decay(resolved.weight_decay);
   v1::ScheduleSpec* schedule = train->mutable_schedule();
   schedule->set_name(NameIn(kSchedules, resolved.schedule));
   schedule->set_warmup_steps(resolved.warmup_steps);

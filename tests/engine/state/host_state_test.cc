@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "engine/state/split_master.h"
@@ -54,10 +55,12 @@ TEST(HostStateTest, StreamsHighHalvesAndKeepsTheExactMasterWhenComputeIsBf16) {
 
 TEST(HostStateTest, FindsAWeightThatIsNotFinite) {
   ThreadPool pool(2);
-  for (DType compute : {DType::kBF16, DType::kF32}) {
+  for (const auto& [recipe, compute] : {std::pair{Recipe::kFull, DType::kBF16},
+                                        {Recipe::kTiny, DType::kBF16},
+                                        {Recipe::kFull, DType::kF32}}) {
     for (float bad :
          {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-      auto state = HostState::Create(Layouts(), Recipe::kFull, compute, pool);
+      auto state = HostState::Create(Layouts(), recipe, compute, pool);
       ASSERT_TRUE(state.ok()) << state.status();
       const float largest = 3e38f;
       (*state)->WriteMaster(1, 40, {&largest, 1});
@@ -98,13 +101,73 @@ TEST(HostStateTest, SlabsLieOnPages) {
   }
 }
 
-TEST(HostStateTest, AccountsForTwelveBytesAParameter) {
+TEST(HostStateTest, RoundsToNearestBf16WhereThereIsNoMaster) {
   ThreadPool pool(1);
-  auto state = HostState::Create(Layouts(), Recipe::kFull, DType::kBF16, pool);
-  ASSERT_TRUE(state.ok());
-  int64_t bytes = 0;
-  for (const MemoryPool& memory : (*state)->memory()) bytes += memory.bytes;
-  EXPECT_EQ(bytes, 12 * (2048 + 4096));
+  auto state = HostState::Create(Layouts(), Recipe::kTiny, DType::kBF16, pool);
+  ASSERT_TRUE(state.ok()) << state.status();
+  const std::vector<float> values = Values(3000);
+  (*state)->WriteMaster(1, 32, values);
+  std::vector<float> back(3000);
+  (*state)->ReadMaster(1, 32, absl::MakeSpan(back));
+  const BFloat16* streamed = static_cast<const BFloat16*>((*state)->StreamedWeights(1));
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(streamed[32 + i].bits, BFloat16::FromFloat(values[i]).bits);
+    ASSERT_EQ(back[i], streamed[32 + i].ToFloat());
+  }
+  EXPECT_EQ((*state)->low_halves(1), nullptr);
+}
+
+// What is kept of a parameter, in 128ths of a byte.
+struct Kept {
+  Recipe recipe;
+  DType compute;
+  OptimizerKind optimizer;
+  int64_t bytes128;
+};
+
+TEST(HostStateTest, RecipeAndOptimizerDecideTheBytesAParameter) {
+  constexpr OptimizerKind kAdamW = OptimizerKind::kAdamW, kSgd = OptimizerKind::kSgd,
+                          kLion = OptimizerKind::kLion;
+  for (const Kept& kept : {Kept{Recipe::kFull, DType::kBF16, kAdamW, 12 * 128},
+                           Kept{Recipe::kFp32, DType::kF32, kAdamW, 12 * 128},
+                           Kept{Recipe::kFull, DType::kBF16, kSgd, 8 * 128},
+                           Kept{Recipe::kLean, DType::kBF16, kAdamW, 6 * 128 + 2},
+                           Kept{Recipe::kLean, DType::kF32, kLion, 5 * 128 + 1},
+                           Kept{Recipe::kTiny, DType::kBF16, kAdamW, 4 * 128 + 2},
+                           Kept{Recipe::kTiny, DType::kBF16, kSgd, 3 * 128 + 1}}) {
+    ThreadPool pool(1);
+    auto state = HostState::Create(Layouts(), kept.recipe, kept.compute, pool, kept.optimizer);
+    ASSERT_TRUE(state.ok()) << state.status();
+    int64_t bytes = 0, slabs = 0;
+    for (const MemoryPool& memory : (*state)->memory()) bytes += memory.bytes;
+    for (int unit = 0; unit < (*state)->num_units(); ++unit) {
+      for (const auto& slab : (*state)->Slabs(unit)) slabs += static_cast<int64_t>(slab.size());
+    }
+    EXPECT_EQ(bytes, kept.bytes128 * (2048 + 4096) / 128)
+        << NameOf(kept.recipe) << " " << NameOf(kept.optimizer);
+    EXPECT_EQ(slabs, bytes);
+  }
+}
+
+TEST(HostStateTest, SlabsBeginWithWhatIsStreamedAndAreAllThatChanges) {
+  ThreadPool pool(1);
+  auto state = HostState::Create(Layouts(), Recipe::kLean, DType::kBF16, pool);
+  ASSERT_TRUE(state.ok()) << state.status();
+  const auto slabs = (*state)->Slabs(1);
+  ASSERT_EQ(slabs.size(), 6u);
+  EXPECT_EQ(slabs[0].data(), (*state)->StreamedWeights(1));
+  EXPECT_EQ(slabs[1].data(), static_cast<void*>((*state)->low_halves(1)));
+  EXPECT_EQ(slabs[2].data(), static_cast<void*>((*state)->first_codes(1).codes));
+  EXPECT_EQ(slabs[5].data(), static_cast<void*>((*state)->second_codes(1).exponents));
+  EXPECT_EQ((*state)->first_moment(1), nullptr);
+  EXPECT_EQ((*state)->first_element(1), 2048);
+}
+
+TEST(HostStateTest, RefusesTinyWithF32ComputeByFieldAndFix) {
+  ThreadPool pool(1);
+  auto state = HostState::Create(Layouts(), Recipe::kTiny, DType::kF32, pool);
+  EXPECT_EQ(state.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(state.status().message().find("precision.compute: "), 0u);
 }
 
 TEST(HostStateTest, RefusesFp32WithBf16Compute) {

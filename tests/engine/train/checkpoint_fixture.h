@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <cstring>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -29,11 +30,13 @@ inline ModelSpec TinyLlama(bool tied = false) {
   return *ParseModelConfig(config, std::nullopt);
 }
 
-// Parameters and moments drawn from `seed`; padding zero, as in a real run.
-inline std::unique_ptr<HostState> RandomState(const ModelSpec& model, DType compute,
-                                              uint64_t seed) {
+// Parameters drawn from `seed`, padding zero, as in a real run; any bits in all that is kept beside
+// what is streamed.
+inline std::unique_ptr<HostState> RandomState(const ModelSpec& model, DType compute, uint64_t seed,
+                                              Recipe recipe = Recipe::kFull,
+                                              OptimizerKind optimizer = OptimizerKind::kAdamW) {
   ThreadPool pool(1);
-  auto state = HostState::Create(MakeSlabLayouts(model), Recipe::kFull, compute, pool);
+  auto state = HostState::Create(MakeSlabLayouts(model), recipe, compute, pool, optimizer);
   EXPECT_TRUE(state.ok()) << state.status();
   for (int unit = 0; unit < (*state)->num_units(); ++unit) {
     const CounterRandom random(seed, static_cast<uint64_t>(unit));
@@ -41,8 +44,13 @@ inline std::unique_ptr<HostState> RandomState(const ModelSpec& model, DType comp
       for (int64_t i = tensor.offset; i < tensor.offset + tensor.count(); ++i) {
         const float value = static_cast<float>(random.Normal(static_cast<uint64_t>(i)));
         (*state)->WriteMaster(unit, i, {&value, 1});
-        (*state)->first_moment(unit)[i] = value * 0.1f;
-        (*state)->second_moment(unit)[i] = value * value;
+      }
+    }
+    const auto slabs = (*state)->Slabs(unit);
+    for (size_t slab = 1; slab < slabs.size(); ++slab) {
+      const CounterRandom bits(seed, uint64_t{1} << 32 | slab);
+      for (size_t i = 0; i < slabs[slab].size(); ++i) {
+        slabs[slab][i] = static_cast<std::byte>(bits.Below(256, i));
       }
     }
   }
@@ -51,12 +59,10 @@ inline std::unique_ptr<HostState> RandomState(const ModelSpec& model, DType comp
 
 inline bool BitwiseEqual(const HostState& a, const HostState& b) {
   for (int unit = 0; unit < a.num_units(); ++unit) {
-    const size_t count = static_cast<size_t>(a.count(unit));
-    if (std::memcmp(a.StreamedWeights(unit), b.StreamedWeights(unit), a.StreamedBytes(unit)) ||
-        std::memcmp(a.first_moment(unit), b.first_moment(unit), 4 * count) ||
-        std::memcmp(a.second_moment(unit), b.second_moment(unit), 4 * count) ||
-        (a.split() && std::memcmp(a.low_halves(unit), b.low_halves(unit), 2 * count))) {
-      return false;
+    const auto one = a.Slabs(unit), other = b.Slabs(unit);
+    if (one.size() != other.size()) return false;
+    for (size_t i = 0; i < one.size(); ++i) {
+      if (one[i] != other[i]) return false;
     }
   }
   return true;

@@ -20,12 +20,18 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-class CheckpointRoundTripTest : public testing::TestWithParam<std::tuple<DType, bool>> {};
+struct Kept {
+  Recipe recipe;
+  DType compute;
+  OptimizerKind optimizer;
+};
+
+class CheckpointRoundTripTest : public testing::TestWithParam<std::tuple<Kept, bool>> {};
 
 TEST_P(CheckpointRoundTripTest, RestoresWeightsAndMomentsBitForBit) {
-  const auto [compute, tied] = GetParam();
+  const auto& [kept, tied] = GetParam();
   const ModelSpec model = TinyLlama(tied);
-  const auto saved = RandomState(model, compute, 1);
+  const auto saved = RandomState(model, kept.compute, 1, kept.recipe, kept.optimizer);
   const std::string folder = NewFolder();
   const auto written = WriteCheckpoint(folder, model, *saved, StateOfStep(40));
   ASSERT_TRUE(written.ok()) << written.status();
@@ -35,20 +41,28 @@ TEST_P(CheckpointRoundTripTest, RestoresWeightsAndMomentsBitForBit) {
   EXPECT_EQ(info->step, 40);
   EXPECT_EQ(info->size_bytes, written->size_bytes);
   EXPECT_TRUE(VerifyHashes(*info).ok());
-  const auto restored = RandomState(model, compute, 2);
+  const auto restored = RandomState(model, kept.compute, 2, kept.recipe, kept.optimizer);
   ASSERT_FALSE(BitwiseEqual(*saved, *restored));
   const absl::Status status = ReadHostState(info->folder, model, restored.get());
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(BitwiseEqual(*saved, *restored));
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CheckpointRoundTripTest,
-                         testing::Combine(testing::Values(DType::kBF16, DType::kF32),
-                                          testing::Bool()),
-                         [](const auto& info) {
-                           return std::string(NameOf(std::get<0>(info.param))) +
-                                  (std::get<1>(info.param) ? "_tied" : "_untied");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Recipes, CheckpointRoundTripTest,
+    testing::Combine(testing::Values(Kept{Recipe::kFull, DType::kBF16, OptimizerKind::kAdamW},
+                                     Kept{Recipe::kFull, DType::kF32, OptimizerKind::kAdamW},
+                                     Kept{Recipe::kFp32, DType::kF32, OptimizerKind::kSgd},
+                                     Kept{Recipe::kLean, DType::kBF16, OptimizerKind::kAdamW},
+                                     Kept{Recipe::kLean, DType::kF32, OptimizerKind::kLion},
+                                     Kept{Recipe::kTiny, DType::kBF16, OptimizerKind::kAdamW},
+                                     Kept{Recipe::kTiny, DType::kBF16, OptimizerKind::kSgd}),
+                     testing::Bool()),
+    [](const auto& info) {
+      const Kept& kept = std::get<0>(info.param);
+      return std::string(NameOf(kept.recipe)) + "_" + std::string(NameOf(kept.compute)) + "_" +
+             std::string(NameOf(kept.optimizer)) + (std::get<1>(info.param) ? "_tied" : "_untied");
+    });
 
 class CheckpointTest : public testing::Test {
  protected:

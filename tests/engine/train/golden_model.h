@@ -34,10 +34,10 @@ class GoldenModel {
     const auto json = nlohmann::json::parse(*ReadFile(folder_ + "/steps.json"));
     const auto& optimizer = json.at("optimizer");
     optimizer_.learning_rate = optimizer.at("learning_rate");
-    optimizer_.adamw = {.beta1 = optimizer.at("betas")[0],
-                        .beta2 = optimizer.at("betas")[1],
-                        .epsilon = optimizer.at("epsilon"),
-                        .weight_decay = optimizer.at("weight_decay")};
+    optimizer_.params = {.beta1 = optimizer.at("betas")[0],
+                         .beta2 = optimizer.at("betas")[1],
+                         .epsilon = optimizer.at("epsilon"),
+                         .weight_decay = optimizer.at("weight_decay")};
     optimizer_.clip_norm = optimizer.at("clip_norm");
     for (const auto& step : json.at("steps")) {
       GoldenStep& added = steps_.emplace_back();

@@ -19,11 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 using Outcome = TrainResult::Outcome;
 
-// Recipe, compute type, clip norm.
-class ResumeTest : public testing::TestWithParam<std::tuple<Recipe, DType, double>> {
+// Recipe, compute type, optimizer, clip norm.
+using Case = std::tuple<Recipe, DType, OptimizerKind, double>;
+
+class ResumeTest : public testing::TestWithParam<Case> {
  protected:
   ResumeTest() {
-    std::tie(spec_.recipe, spec_.compute, spec_.clip_norm) = GetParam();
+    std::tie(spec_.recipe, spec_.compute, spec_.optimizer, spec_.clip_norm) = GetParam();
     spec_.sample_every_steps = 3;
     spec_.prompts = {"The mill"};
     spec_.sample_max_tokens = 4;
@@ -96,16 +98,32 @@ TEST_P(ResumeTest, LostSinceTheLastCheckpointItIsMadeAgainBitwiseTheSame) {
   EXPECT_EQ(last.evaluations.back().loss, expected.evaluations.back().loss);
 }
 
-INSTANTIATE_TEST_SUITE_P(Recipes, ResumeTest,
-                         testing::Values(std::make_tuple(Recipe::kFull, DType::kBF16, 1.0),
-                                         std::make_tuple(Recipe::kFull, DType::kBF16, 0.0),
-                                         std::make_tuple(Recipe::kFull, DType::kF32, 1.0),
-                                         std::make_tuple(Recipe::kFp32, DType::kF32, 1.0)),
-                         [](const auto& info) {
-                           return std::string(NameOf(std::get<0>(info.param))) + "_" +
-                                  std::string(NameOf(std::get<1>(info.param))) +
-                                  (std::get<2>(info.param) > 0 ? "_clipped" : "_unclipped");
-                         });
+std::string NameOfCase(const testing::TestParamInfo<Case>& info) {
+  const auto& [recipe, compute, optimizer, clip] = info.param;
+  return std::string(NameOf(recipe)) + "_" + std::string(NameOf(compute)) + "_" +
+         std::string(NameOf(optimizer)) + (clip > 0 ? "_clipped" : "_unclipped");
+}
+
+const auto kOptimizers =
+    testing::Values(OptimizerKind::kAdamW, OptimizerKind::kSgd, OptimizerKind::kLion);
+
+INSTANTIATE_TEST_SUITE_P(
+    Bf16, ResumeTest,
+    testing::Combine(testing::Values(Recipe::kFull, Recipe::kLean, Recipe::kTiny),
+                     testing::Values(DType::kBF16), kOptimizers, testing::Values(1.0)),
+    NameOfCase);
+INSTANTIATE_TEST_SUITE_P(
+    F32, ResumeTest,
+    testing::Combine(testing::Values(Recipe::kFull, Recipe::kLean, Recipe::kFp32),
+                     testing::Values(DType::kF32), testing::Values(OptimizerKind::kAdamW),
+                     testing::Values(1.0)),
+    NameOfCase);
+INSTANTIATE_TEST_SUITE_P(Unclipped, ResumeTest,
+                         testing::Combine(testing::Values(Recipe::kFull, Recipe::kTiny),
+                                          testing::Values(DType::kBF16),
+                                          testing::Values(OptimizerKind::kAdamW),
+                                          testing::Values(0.0)),
+                         NameOfCase);
 
 TEST(DamagedCheckpointTest, ARunGoesOnFromTheOneBeforeAndEndsTheSame) {
   const TrainSpec spec = SmallJob(WriteText(NewJobFolder()));

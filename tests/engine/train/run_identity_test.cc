@@ -52,6 +52,25 @@ TEST(RunIdentityTest, NamesEachFieldThatDiffersWithBothValues) {
             Not(HasSubstr("clip_norm"))));
 }
 
+TEST(RunIdentityTest, AnotherRecipeOrOptimizerIsAnotherRun) {
+  TrainSpec other;
+  other.sequence_length = 64;
+  other.steps = 100;
+  other.tokens_per_step = 256;
+  other.tokens_per_micro_batch = 128;
+  other.recipe = Recipe::kTiny;
+  other.optimizer = OptimizerKind::kSgd;
+  const absl::Status status =
+      CheckSameRun(IdentityOf(Spec(), Model(), "abc", kShape),
+                   IdentityOf(Resolve(other, 2, true), Model(), "abc", kShape), 10);
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("precision.recipe: the checkpoint of step 10 was made with \"full\", the job "
+                      "says \"tiny\""),
+            HasSubstr("train.optimizer.name"), HasSubstr("train.optimizer.betas"),
+            HasSubstr("train.optimizer.epsilon"), HasSubstr("train.optimizer.momentum")));
+}
+
 TEST(RunIdentityTest, OtherDataIsAnotherRun) {
   const absl::Status status = CheckSameRun(IdentityOf(Spec(), Model(), "abc", kShape),
                                            IdentityOf(Spec(), Model(), "def", kShape), 10);

@@ -113,9 +113,33 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"train.clip_norm", [](TrainSpec& s) { s.clip_norm = -1; }},
         Bad{"train.threads", [](TrainSpec& s) { s.threads = 0; }},
         Bad{"train.optimizer.learning_rate", [](TrainSpec& s) { s.learning_rate = 0; }},
-        Bad{"train.optimizer.betas", [](TrainSpec& s) { s.adamw.beta2 = 1.0; }},
-        Bad{"train.optimizer.epsilon", [](TrainSpec& s) { s.adamw.epsilon = 0; }},
-        Bad{"train.optimizer.weight_decay", [](TrainSpec& s) { s.adamw.weight_decay = -0.1; }},
+        Bad{"train.optimizer.betas",
+            [](TrainSpec& s) {
+              s.betas = {0.9, 1.0};
+            }},
+        Bad{"train.optimizer.epsilon", [](TrainSpec& s) { s.epsilon = 0; }},
+        Bad{"train.optimizer.weight_decay", [](TrainSpec& s) { s.weight_decay = -0.1; }},
+        Bad{"train.optimizer.momentum", [](TrainSpec& s) { s.momentum = 0.9; }},
+        Bad{"train.optimizer.momentum",
+            [](TrainSpec& s) {
+              s.optimizer = OptimizerKind::kSgd;
+              s.momentum = 1.0;
+            }},
+        Bad{"train.optimizer.betas",
+            [](TrainSpec& s) {
+              s.optimizer = OptimizerKind::kSgd;
+              s.betas = {0.9, 0.95};
+            }},
+        Bad{"train.optimizer.epsilon",
+            [](TrainSpec& s) {
+              s.optimizer = OptimizerKind::kLion;
+              s.epsilon = 1e-8;
+            }},
+        Bad{"precision.compute",
+            [](TrainSpec& s) {
+              s.recipe = Recipe::kTiny;
+              s.compute = DType::kF32;
+            }},
         Bad{"train.schedule.warmup_steps", [](TrainSpec& s) { s.warmup_steps = 101; }},
         Bad{"train.schedule.final_ratio", [](TrainSpec& s) { s.final_ratio = 1.5; }},
         Bad{"train.schedule.decay_steps", [](TrainSpec& s) { s.decay_steps = 5; }},
@@ -157,6 +181,33 @@ TEST(TrainSpecTest, ReportsAllProblemsAtOnce) {
   EXPECT_EQ(Validate(spec).size(), 3u);
 }
 
+TEST(TrainSpecTest, EachOptimizerHasNumbersOfItsOwn) {
+  TrainSpec spec = ValidSpec();
+  OptimizerParams params = OptimizerParamsOf(Resolve(spec, 1, true));
+  EXPECT_EQ(params.beta1, 0.9);
+  EXPECT_EQ(params.beta2, 0.95);
+  EXPECT_EQ(params.epsilon, 1e-8);
+  spec.optimizer = OptimizerKind::kLion;
+  params = OptimizerParamsOf(Resolve(spec, 1, true));
+  EXPECT_EQ(params.beta1, 0.9);
+  EXPECT_EQ(params.beta2, 0.99);
+  spec.optimizer = OptimizerKind::kSgd;
+  spec.momentum = 0.5;
+  EXPECT_TRUE(Validate(spec).empty());
+  const TrainSpec resolved = Resolve(spec, 1, true);
+  EXPECT_EQ(OptimizerParamsOf(resolved).momentum, 0.5);
+  EXPECT_FALSE(resolved.betas.has_value());
+  EXPECT_TRUE(Validate(resolved).empty());
+}
+
+TEST(TrainSpecTest, WhatOnlyAnotherOptimizerHasIsRefusedWithTheFix) {
+  TrainSpec spec = ValidSpec();
+  spec.momentum = 0.9;
+  const auto problems = Validate(spec);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].message, "only sgd has it, not adamw; remove it, or set name to sgd");
+}
+
 TEST(TrainSpecTest, ResolveFillsInWhatTheMachineDecidesAndKeepsWhatWasSaid) {
   TrainSpec spec = ValidSpec();
   spec.schedule = ScheduleKind::kWsd;
@@ -183,6 +234,11 @@ TEST(TrainSpecTest, Fp32ComputesInF32WhateverTheProcessorHas) {
   TrainSpec spec = ValidSpec();
   spec.recipe = Recipe::kFp32;
   EXPECT_EQ(Resolve(spec, 2, true).compute, DType::kF32);
+  spec.recipe = Recipe::kLean;
+  EXPECT_EQ(Resolve(spec, 2, true).compute, DType::kBF16);
+  EXPECT_EQ(Resolve(spec, 2, false).compute, DType::kF32);
+  spec.recipe = Recipe::kTiny;
+  EXPECT_EQ(Resolve(spec, 2, false).compute, DType::kBF16);
 }
 
 }  // namespace

@@ -285,7 +285,7 @@ TEST_F(TrainerTest, AnotherSpecIsRefusedByTheFieldsName) {
   ASSERT_TRUE(Run(spec_, observer).ok());
   TrainSpec other = spec_;
   other.steps = 20;
-  other.adamw.weight_decay = 0.2;
+  other.weight_decay = 0.2;
   EXPECT_THAT(std::string(FailureOf(other).message()),
               AllOf(HasSubstr("train.optimizer.weight_decay"), HasSubstr("train.steps"),
                     HasSubstr("step 12")));

@@ -99,10 +99,10 @@ TEST(SpecConversion, CarriesEveryField) {
   EXPECT_EQ(spec.seed, 7);
   EXPECT_DOUBLE_EQ(spec.clip_norm, 0.5);
   EXPECT_DOUBLE_EQ(spec.learning_rate, 1e-3);
-  EXPECT_DOUBLE_EQ(spec.adamw.beta1, 0.8);
-  EXPECT_DOUBLE_EQ(spec.adamw.beta2, 0.99);
-  EXPECT_DOUBLE_EQ(spec.adamw.epsilon, 1e-6);
-  EXPECT_DOUBLE_EQ(spec.adamw.weight_decay, 0.2);
+  EXPECT_EQ(spec.optimizer, OptimizerKind::kAdamW);
+  EXPECT_EQ(spec.betas, std::make_pair(0.8, 0.99));
+  EXPECT_EQ(spec.epsilon, 1e-6);
+  EXPECT_DOUBLE_EQ(spec.weight_decay, 0.2);
   EXPECT_EQ(spec.schedule, ScheduleKind::kWsd);
   EXPECT_EQ(spec.warmup_steps, 100);
   EXPECT_DOUBLE_EQ(spec.final_ratio, 0.2);
@@ -165,14 +165,14 @@ TEST(SpecConversion, LeavesDefaultsToTheEngine) {
 
 TEST(SpecConversion, NamesWhatTheEngineHasNoWordFor) {
   std::vector<FieldProblem> problems;
-  ToTrainSpec(Parse("train: {optimizer: {name: sgd, betas: [0.9]}, schedule: {name: step}}\n"
+  ToTrainSpec(Parse("train: {optimizer: {name: adam, betas: [0.9]}, schedule: {name: step}}\n"
                     "precision: {recipe: half, compute: fp8}\n"),
               "", &problems);
   std::vector<std::string> fields;
   for (const FieldProblem& problem : problems) fields.push_back(problem.field);
   EXPECT_THAT(fields, ElementsAre("train.optimizer.name", "train.optimizer.betas",
                                   "train.schedule.name", "precision.recipe", "precision.compute"));
-  EXPECT_THAT(problems[0].message, HasSubstr("`sgd` is unknown; use adamw"));
+  EXPECT_THAT(problems[0].message, HasSubstr("`adam` is unknown; use one of adamw, sgd, lion"));
   EXPECT_THAT(problems[2].message, HasSubstr("one of cosine, constant, linear, wsd"));
 }
 
@@ -216,6 +216,23 @@ TEST(SpecConversion, FillsInWhatWasDecidedOnce) {
   EXPECT_TRUE(
       google::protobuf::util::MessageDifferencer::Equals(filled, Parse(FormatJobFile(filled))))
       << "the job file that a worker is started with says the same";
+}
+
+TEST(SpecConversion, FillsInOnlyWhatTheOptimizerHas) {
+  std::vector<FieldProblem> problems;
+  const v1::JobSpec sgd = Parse(
+      "train: {steps: 100, optimizer: {name: sgd, momentum: 0.5}}\n"
+      "precision: {recipe: tiny}\n");
+  const TrainSpec spec = ToTrainSpec(sgd, "", &problems);
+  EXPECT_EQ(spec.optimizer, OptimizerKind::kSgd);
+  EXPECT_EQ(spec.momentum, 0.5);
+  EXPECT_EQ(spec.recipe, Recipe::kTiny);
+  const v1::JobSpec filled = FillIn(sgd, Resolve(spec, 1, true));
+  EXPECT_EQ(filled.train().optimizer().name(), "sgd");
+  EXPECT_EQ(filled.train().optimizer().momentum(), 0.5);
+  EXPECT_EQ(filled.train().optimizer().betas_size(), 0);
+  EXPECT_FALSE(filled.train().optimizer().has_epsilon());
+  EXPECT_EQ(filled.precision().recipe(), "tiny");
 }
 
 TEST(SpecConversion, ChangesNothingThatWasSaid) {
