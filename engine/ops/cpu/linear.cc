@@ -21,20 +21,26 @@ struct Grid {
 };
 
 // The division of `threads` into rows × columns whose largest tile is smallest; among equals the
-// one that reads least, a tile's m + n elements for each k.
-Grid GridOf(int64_t m, int64_t n, int threads) {
+// one that reads least, a tile's m + n elements for each k. What is packed is read twice, and all
+// operands are but an `a` in rows.
+Grid GridOf(const Product& product, int threads) {
+  const int64_t m = product.m, n = product.n, row_reads = product.a_transposed ? 2 : 1;
+  const auto edge_of = [row_reads](int64_t height, int64_t width) {
+    return row_reads * height + 2 * width;
+  };
   Grid best = {1, 1};
-  int64_t best_area = m * n, best_edge = m + n;
+  int64_t best_area = m * n, best_edge = edge_of(m, n);
   const auto share = [](int64_t size, int parts) {
     return std::min(size, ((size + kGrain - 1) / kGrain + parts - 1) / parts * kGrain);
   };
   for (int rows = 1; rows <= threads; ++rows) {
     const Grid grid = {rows, threads / rows};
     const int64_t height = share(m, grid.rows), width = share(n, grid.columns);
-    if (height * width < best_area || (height * width == best_area && height + width < best_edge)) {
+    const int64_t edge = edge_of(height, width);
+    if (height * width < best_area || (height * width == best_area && edge < best_edge)) {
       best = grid;
       best_area = height * width;
-      best_edge = height + width;
+      best_edge = edge;
     }
   }
   return best;
@@ -51,7 +57,7 @@ absl::Status CheckTarget(const GradientTarget& target) {
 }  // namespace
 
 absl::Status ParallelProduct(const CpuContext& context, const Product& product) {
-  const Grid grid = GridOf(product.m, product.n, context.pool->threads());
+  const Grid grid = GridOf(product, context.pool->threads());
   return RunOnThreads(context, [&](int thread) -> absl::Status {
     if (thread >= grid.rows * grid.columns) return absl::OkStatus();
     const auto rows = ThreadPool::Split(product.m, kGrain, thread / grid.columns, grid.rows);

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <string>
@@ -133,6 +135,31 @@ void CopyAddend(const Product& p) {
   }
 }
 
+// The two halves of a product, of rows or columns.
+std::array<Product, 2> Halves(const Product& p) {
+  constexpr int64_t kGrain = 64;
+  const bool rows = p.m >= p.n;
+  const int64_t count = rows ? p.m : p.n;
+  const int64_t first = count > kGrain ? (count / 2 + kGrain - 1) / kGrain * kGrain : count / 2;
+  Product low = p, high = p;
+  const auto at = [first](const void* data, int64_t stride, DType type) {
+    return static_cast<const std::byte*>(data) +
+           first * stride * static_cast<int64_t>(SizeOf(type));
+  };
+  const int64_t c_stride = rows ? p.c_stride : 1;
+  (rows ? low.m : low.n) = first;
+  (rows ? high.m : high.n) = count - first;
+  if (rows) {
+    high.a = at(p.a, p.a_transposed ? 1 : p.a_stride, p.type);
+  } else {
+    high.b = at(p.b, p.b_transposed ? p.b_stride : 1, p.type);
+    if (p.bias != nullptr) high.bias = at(p.bias, 1, p.type);
+  }
+  high.c = const_cast<std::byte*>(at(p.c, c_stride, p.c_type));
+  if (p.addend != nullptr) high.addend = at(p.addend, c_stride, p.c_type);
+  return {low, high};
+}
+
 // Whether oneDNN may use the features `isa`: the CPU has them, and ONEDNN_MAX_CPU_ISA allows it.
 bool OneDnnHas(dnnl::cpu_isa isa) {
 #if defined(__x86_64__)
@@ -161,7 +188,6 @@ class Matmul::Thread {
       RunAmxProduct(product, scratch);
       return absl::OkStatus();
     }
-    CopyAddend(product);
     try {
       // A setting of the calling thread alone.
       omp_set_num_threads(1);
@@ -172,7 +198,12 @@ class Matmul::Thread {
         found = compiled_.emplace(shape, std::make_unique<Compiled>(shape)).first;
       }
       Compiled& compiled = *found->second;
+      if (compiled.scratch_bytes() > kScratchBytesPerThread && std::max(product.m, product.n) > 1) {
+        for (const Product& half : Halves(product)) MILLRACE_RETURN_IF_ERROR(Run(half));
+        return absl::OkStatus();
+      }
       MILLRACE_ASSIGN_OR_RETURN(std::byte * scratch, Scratch(compiled.scratch_bytes()));
+      CopyAddend(product);
       compiled.Execute(stream_, product, scratch);
       return absl::OkStatus();
     } catch (const dnnl::error& error) {

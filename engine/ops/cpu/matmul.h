@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "engine/ops/cpu/amx_product.h"
 #include "engine/ops/cpu/product.h"
 
 namespace millrace {
@@ -30,10 +31,10 @@ class Matmul {
   // RESOURCE_EXHAUSTED when it is out of memory.
   absl::Status Run(int thread, const Product& product);
 
-  // Scratch memory for `thread`, kScratchBytesPerThread of it; where a product needs more (or none
-  // was given), the thread allocates its own.
+  // Scratch memory for `thread`, kScratchBytesPerThread of it; without any the thread allocates its
+  // own. Products that would need more are divided.
   void SetScratch(int thread, std::byte* data);
-  static constexpr size_t kScratchBytesPerThread = 4 << 20;
+  static constexpr size_t kScratchBytesPerThread = kAmxScratchBytes;
 
  private:
   class Thread;

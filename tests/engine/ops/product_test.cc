@@ -93,7 +93,7 @@ class Case {
 TEST(AmxProductTest, MatchesReference) {
   if (!AmxAvailable()) GTEST_SKIP() << "no AMX here";
   for (const Sizes s : {Sizes{1, 1, 1}, Sizes{33, 47, 65}, Sizes{64, 32, 32}, Sizes{17, 130, 31},
-                        Sizes{70, 96, 500}}) {
+                        Sizes{70, 96, 500}, Sizes{96, 64, 1100}}) {
     for (const Form& form : AllForms()) {
       Case c(s, form);
       AlignedBuffer scratch = AlignedBuffer::Allocate(AmxScratchBytes(c.product()), "test").value();
@@ -103,18 +103,66 @@ TEST(AmxProductTest, MatchesReference) {
   }
 }
 
-// More rows than are resident together, whichever operand is.
+// More columns than stay in the cache, and more of k than is summed at a time, whole tiles and not.
 TEST(AmxProductTest, LargerThanTheCache) {
   if (!AmxAvailable()) GTEST_SKIP() << "no AMX here";
-  for (const Sizes s : {Sizes{260, 40, 2500}, Sizes{40, 260, 2500}}) {
-    for (const bool a_transposed : {false, true}) {
-      Case c(s, {a_transposed, a_transposed, false, false, DType::kF32});
-      const size_t bytes = AmxScratchBytes(c.product());
-      EXPECT_LE(bytes, kAmxScratchBytes);
-      AlignedBuffer scratch = AlignedBuffer::Allocate(bytes, "test").value();
-      RunAmxProduct(c.product(), scratch.data());
-      c.Check();
+  for (const Sizes s : {Sizes{40, 460, 1024}, Sizes{33, 480, 2048}, Sizes{33, 420, 1100},
+                        Sizes{400, 33, 4099}, Sizes{33, 1600, 40}}) {
+    for (const bool transposed : {false, true}) {
+      for (const bool addend : {false, true}) {
+        Case c(s, {transposed, transposed, !addend, addend, DType::kF32});
+        const size_t bytes = AmxScratchBytes(c.product());
+        EXPECT_LE(bytes, kAmxScratchBytes);
+        AlignedBuffer scratch = AlignedBuffer::Allocate(bytes, "test").value();
+        RunAmxProduct(c.product(), scratch.data());
+        c.Check();
+      }
     }
+  }
+}
+
+// A transposed op(a) of which not even one panel is kept over all of k.
+TEST(AmxProductTest, SumsOfAnyDepth) {
+  if (!AmxAvailable()) GTEST_SKIP() << "no AMX here";
+  Case c({33, 20, 52000}, {true, false, true, false, DType::kBF16});
+  const size_t bytes = AmxScratchBytes(c.product());
+  EXPECT_LE(bytes, kAmxScratchBytes);
+  AlignedBuffer scratch = AlignedBuffer::Allocate(bytes, "test").value();
+  RunAmxProduct(c.product(), scratch.data());
+  c.Check();
+}
+
+TEST(AmxProductTest, ScratchIsBounded) {
+  for (const int64_t m : {1, 33, 1000, 50257}) {
+    for (const int64_t n : {1, 33, 1000, 50257}) {
+      for (const int64_t k : {1, 33, 1000, 1025, 50257, 1 << 20}) {
+        for (const bool a_transposed : {false, true}) {
+          EXPECT_LE(AmxScratchBytes({.m = m, .n = n, .k = k, .a_transposed = a_transposed}),
+                    kAmxScratchBytes)
+              << m << " " << n << " " << k;
+        }
+      }
+    }
+  }
+}
+
+// A sum's terms are added in the same order, whichever part of a product it is in.
+TEST(AmxProductTest, PartsAddUpToTheSameBits) {
+  if (!AmxAvailable()) GTEST_SKIP() << "no AMX here";
+  for (const bool a_transposed : {false, true}) {
+    Case whole({96, 480, 2100}, {a_transposed, false, true, false, DType::kF32});
+    Case parts({96, 480, 2100}, {a_transposed, false, true, false, DType::kF32});
+    AlignedBuffer scratch = AlignedBuffer::Allocate(kAmxScratchBytes, "test").value();
+    RunAmxProduct(whole.product(), scratch.data());
+    for (int64_t begin = 0; begin < 480; begin += 160) {
+      Product part = parts.product();
+      part.n = 160;
+      part.b = static_cast<const BFloat16*>(part.b) + begin;
+      part.bias = static_cast<const BFloat16*>(part.bias) + begin;
+      part.c = static_cast<float*>(part.c) + begin;
+      RunAmxProduct(part, scratch.data());
+    }
+    EXPECT_TRUE(whole.c().bytes() == parts.c().bytes());
   }
 }
 
