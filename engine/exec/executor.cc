@@ -68,19 +68,21 @@ absl::Status Executor::Run(const Schedule& schedule, Pass& pass) {
   const std::vector<bool> waited = WaitedFor(schedule);
   while (events_.size() < schedule.instructions.size()) events_.push_back(device_.CreateEvent());
 
+  if (pass.recorder != nullptr) pass.recorder->Begin(schedule);
   absl::Status status;
   for (size_t i = 0; i < schedule.instructions.size(); ++i) {
     const Instruction& instruction = schedule.instructions[i];
     status = CheckCancelled();
     if (status.ok()) status = Place(schedule, instruction);
     if (!status.ok()) break;
-    for (int wait : instruction.waits) stream(instruction.stream).Wait(*events_[wait]);
+    Stream& on = stream(instruction.stream);
+    for (int wait : instruction.waits) on.Wait(*events_[wait]);
     // All of a step may be in the queues long before it is done.
-    if (cancelled_ != nullptr) {
-      stream(instruction.stream).RunOnHost([this] { return CheckCancelled(); });
-    }
+    if (cancelled_ != nullptr) on.RunOnHost([this] { return CheckCancelled(); });
+    if (pass.recorder != nullptr) pass.recorder->Start(on, static_cast<int>(i));
     Issue(schedule, instruction, pass);
-    if (waited[i]) stream(instruction.stream).Record(*events_[i]);
+    if (pass.recorder != nullptr) pass.recorder->End(on, static_cast<int>(i));
+    if (waited[i]) on.Record(*events_[i]);
   }
   // Also after an error: what is in flight reads `pass`.
   for (std::unique_ptr<Stream>& stream : streams_) status.Update(stream->Synchronize());

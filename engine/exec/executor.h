@@ -17,6 +17,7 @@
 #include "engine/device/arena.h"
 #include "engine/device/device.h"
 #include "engine/exec/step_runner.h"
+#include "engine/exec/trace_recorder.h"
 #include "engine/model/block.h"
 #include "engine/model/head.h"
 #include "engine/ops/ops.h"
@@ -41,7 +42,8 @@ class Executor {
     absl::Span<const TokenBatch> batches;
     float gradient_scale = 0;
     PendingUpdate update;
-    float* logits = nullptr;  // set: logits of the last token instead of the loss
+    float* logits = nullptr;            // set: logits of the last token instead of the loss
+    TraceRecorder* recorder = nullptr;  // set: notes when each instruction ran
     double loss_sum = 0;
     // Σ g² of each unit: units land in an order that depends on the plan.
     std::vector<double> norm_sums;

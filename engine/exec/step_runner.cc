@@ -9,6 +9,7 @@
 #include "engine/base/aligned_buffer.h"
 #include "engine/base/status_macros.h"
 #include "engine/exec/executor.h"
+#include "engine/exec/trace_recorder.h"
 #include "engine/optim/gradient_norm.h"
 #include "engine/schedule/builder.h"
 #include "engine/schedule/planner.h"
@@ -51,7 +52,10 @@ class ScheduleRunner final : public StepRunner {
     Executor::Pass pass{.batches = micro_batches,
                         .gradient_scale = 1.0f / static_cast<float>(result.targets)};
     pass.update = deferred ? pending_ : PendingUpdate{.step = step, .factor = 1.0, .valid = true};
-    MILLRACE_RETURN_IF_ERROR(executor_.Run(steps_[deferred && pending_.valid], pass));
+    pass.recorder = &recorder_;
+    traced_ = &steps_[deferred && pending_.valid];
+    MILLRACE_RETURN_IF_ERROR(executor_.Run(*traced_, pass));
+    result.stalls = AttributeStalls(*traced_, recorder_.intervals());
     pending_.valid = false;
     result.loss_sum = pass.loss_sum;
     result.gradient_norm = std::sqrt(pass.norm_sum());
@@ -96,6 +100,11 @@ class ScheduleRunner final : public StepRunner {
 
   GradientSlab HostGradient(int unit) override { return executor_.HostGradient(steps_[0], unit); }
 
+  std::vector<TraceEvent> Trace(int64_t step) const override {
+    if (traced_ == nullptr) return {};
+    return MakeTraceEvents(*traced_, recorder_.intervals(), step, recorder_.begin_seconds());
+  }
+
   size_t peak_device_bytes() const override { return executor_.peak_device_bytes(); }
 
  private:
@@ -121,6 +130,8 @@ class ScheduleRunner final : public StepRunner {
   Executor executor_;
   Schedule steps_[2], forward_;  // steps_[1] begins with the updates of the step before
   PendingUpdate pending_;
+  TraceRecorder recorder_;
+  const Schedule* traced_ = nullptr;  // of the last step
 };
 
 }  // namespace

@@ -30,6 +30,8 @@
 #include "engine/optim/gradient_slab.h"
 #include "engine/optim/optimizer.h"
 #include "engine/schedule/plan.h"
+#include "engine/schedule/stalls.h"
+#include "engine/schedule/trace.h"
 #include "engine/state/host_state.h"
 
 namespace millrace {
@@ -46,6 +48,7 @@ struct StepResult {
   double loss_sum = 0;       // Σ −ln p over the step's unmasked tokens
   int64_t targets = 0;       // unmasked tokens
   double gradient_norm = 0;  // of the mean loss, before clipping
+  StepStalls stalls;         // measured
 
   double loss() const { return targets == 0 ? 0 : loss_sum / static_cast<double>(targets); }
   bool finite() const;
@@ -88,6 +91,10 @@ class StepRunner {
   // The gradient of the last step of `unit`, of the mean loss and before clipping, as the optimizer
   // reads it; with clipping it stays until the next step, without it others follow in its place.
   virtual GradientSlab HostGradient(int unit) = 0;
+
+  // What the last TrainStep did on each stream, as events of step `step`. Times are those of the
+  // steady clock, in seconds.
+  virtual std::vector<TraceEvent> Trace(int64_t step) const = 0;
 
   // Bytes of device memory that all runs so far have worked in, up to the highest address.
   virtual size_t peak_device_bytes() const = 0;

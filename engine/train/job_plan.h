@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "engine/model/model_spec.h"
 #include "engine/schedule/plan.h"
+#include "engine/schedule/stalls.h"
 #include "engine/train/train_spec.h"
 
 namespace millrace {
@@ -27,11 +28,6 @@ struct PlanTarget {
 };
 
 enum class Bound : uint8_t { kCompute, kLink, kHostMemory, kOptimizer };
-
-// Seconds of a step in which the device waited, by what it waited for.
-struct StepStalls {
-  double weights = 0, gradients = 0, optimizer = 0, activations = 0, data = 0;
-};
 
 struct JobPlan {
   // One thing that the planner decided or the job fixed.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "engine/schedule/stalls.h"
 #include "engine/state/host_state.h"
 #include "engine/train/train_spec.h"
 
@@ -23,6 +24,7 @@ struct StepMetrics {
   // Time of the needed matrix products at the machine's measured peak, over step_seconds.
   double speed_of_light_ratio = 0;
   int64_t total_tokens = 0;  // of all steps so far
+  StepStalls stalls;
 };
 
 struct EvaluationMetrics {
@@ -37,6 +39,13 @@ struct CheckpointSaved {
   int64_t size_bytes = 0;
   double seconds = 0;
   std::string trigger;  // "SCHEDULED", "FINAL", or what RequestStop was given
+};
+
+// A trace of what happened on each stream was written.
+struct TraceSaved {
+  int64_t first_step = 0, last_step = 0;
+  std::string path;  // beneath the job's folder: traces/steps-10-12.json
+  int64_t size_bytes = 0;
 };
 
 struct Sample {
@@ -66,6 +75,7 @@ class TrainObserver {
   virtual void OnSample(const Sample& sample) {}
   // Something a person may want to know that does not end the run.
   virtual void OnWarning(absl::string_view message) {}
+  virtual void OnTrace(const TraceSaved& trace) {}
   virtual void OnMemory(const MemoryUsage& memory) {}
 };
 

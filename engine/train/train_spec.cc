@@ -23,6 +23,7 @@ constexpr int64_t kMostSampleTokens = int64_t{1} << 20;
 constexpr size_t kMostPrompts = 1000;
 constexpr int64_t kMostThreads = 512;
 constexpr int64_t kMostUnits = 1'000'000;
+constexpr int64_t kMostTracedSteps = 100;  // some thousands of events each
 constexpr int64_t kMostBytes = int64_t{1} << 60;
 
 class Checker {
@@ -198,6 +199,22 @@ void CheckSampling(const TrainSpec& spec, Checker& check) {
   }
 }
 
+void CheckTrace(const TrainSpec& spec, Checker& check) {
+  if (!spec.trace_steps) return;
+  const auto [first, last] = *spec.trace_steps;
+  check.Require(first >= 1, "trace.steps",
+                absl::StrCat("the first, ", first, ", is too small; steps count from 1"));
+  check.Require(first <= last, "trace.steps",
+                absl::StrCat("the first, ", first, ", is after the last, ", last,
+                             "; give the earlier one first"));
+  check.Require(last <= spec.steps, "trace.steps",
+                absl::StrCat("the last, ", last, ", is past the end of the run; use at most ",
+                             spec.steps, ", which is train.steps"));
+  check.Require(first < 1 || last < first || last - first < kMostTracedSteps, "trace.steps",
+                absl::StrCat(first, " to ", last, " are more than ", kMostTracedSteps,
+                             " steps; end with ", first + kMostTracedSteps - 1, " at the latest"));
+}
+
 }  // namespace
 
 std::vector<FieldProblem> Validate(const TrainSpec& spec) {
@@ -231,6 +248,7 @@ std::vector<FieldProblem> Validate(const TrainSpec& spec) {
   }
   check.Between("evaluation.max_sequences", spec.evaluate_max_sequences, 1, kMostCount);
   CheckSampling(spec, check);
+  CheckTrace(spec, check);
   return check.Take();
 }
 

@@ -15,6 +15,7 @@
 #include "engine/train/run_setup.h"
 #include "engine/train/sampler.h"
 #include "engine/train/speed_of_light.h"
+#include "engine/train/step_tracer.h"
 #include "engine/train/system_memory.h"
 
 namespace millrace {
@@ -24,6 +25,11 @@ using Clock = std::chrono::steady_clock;
 
 // Keeps the random numbers of samples apart from all others of the same seed.
 constexpr uint64_t kSampleStreams = uint64_t{1} << 63;
+
+// On the clock, as traces have it.
+double Seconds(Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
 
 double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -35,8 +41,12 @@ TokenBatch ViewOf(const MicroBatch& batch) {
 
 class Trainer {
  public:
-  Trainer(RunSetup& run, TrainObserver& observer, StopControl& stop)
-      : run_(run), observer_(observer), stop_(stop), schedule_(ScheduleOf(run.spec)) {}
+  Trainer(RunSetup& run, const std::string& job_folder, TrainObserver& observer, StopControl& stop)
+      : run_(run),
+        observer_(observer),
+        stop_(stop),
+        schedule_(ScheduleOf(run.spec)),
+        tracer_(run.spec.trace_steps, job_folder + "/traces") {}
 
   absl::StatusOr<TrainResult> Run();
 
@@ -49,6 +59,7 @@ class Trainer {
 
   Due DueAfter(int64_t step) const;
   absl::Status Step();
+  void WriteTrace();
   // These leave out the rest when a stop is asked for. A run's last are made all the same: they are
   // part of its result.
   absl::Status Evaluate();
@@ -65,6 +76,7 @@ class Trainer {
   TrainObserver& observer_;
   StopControl& stop_;
   const LearningRateSchedule schedule_;
+  StepTracer tracer_;
   // Step of the newest complete checkpoint.
   int64_t saved_step_ = 0;
 };
@@ -91,6 +103,7 @@ absl::Status Trainer::Step() {
       run_.loader->NextStep(spec.tokens_per_step, *spec.tokens_per_micro_batch);
   std::vector<TokenBatch> views;
   for (const MicroBatch& batch : batches) views.push_back(ViewOf(batch));
+  const Clock::time_point loaded = Clock::now();
 
   OptimizerStep optimizer;
   optimizer.step = step;
@@ -107,6 +120,11 @@ absl::Status Trainer::Step() {
   }
   // What the step left to be done with the next one counts as its time all the same.
   if (DueAfter(step).any()) MILLRACE_RETURN_IF_ERROR(run_.runner->Flush());
+
+  if (tracer_.Wants(step)) {
+    tracer_.Add(step, Seconds(start), Seconds(loaded), Seconds(Clock::now()),
+                run_.runner->Trace(step));
+  }
 
   run_.at.step = step;
   run_.at.total_tokens += spec.tokens_per_step;
@@ -126,8 +144,21 @@ absl::Status Trainer::Step() {
         NeededFlops(run_.model, batches) / run_.peak_flops / metrics.step_seconds;
   }
   metrics.total_tokens = run_.at.total_tokens;
+  metrics.stalls = result.stalls;
+  metrics.stalls.data += Seconds(loaded) - Seconds(start);
   observer_.OnStep(metrics);
+  if (tracer_.Complete(step)) WriteTrace();
   return absl::OkStatus();
+}
+
+// A run is not worth less without it.
+void Trainer::WriteTrace() {
+  const absl::StatusOr<TraceSaved> saved = tracer_.Write();
+  if (saved.ok()) {
+    observer_.OnTrace(*saved);
+  } else {
+    observer_.OnWarning(absl::StrCat("no trace was written: ", saved.status().message()));
+  }
 }
 
 absl::Status Trainer::NonFinite(int64_t step, absl::string_view what) const {
@@ -268,7 +299,7 @@ absl::StatusOr<TrainResult> Train(const TrainSpec& spec, const std::string& job_
                                   TrainObserver& observer, StopControl& stop) {
   absl::StatusOr<std::unique_ptr<RunSetup>> run = PrepareRun(spec, job_folder, observer, stop);
   const absl::StatusOr<TrainResult> result =
-      run.ok() ? Trainer(**run, observer, stop).Run() : run.status();
+      run.ok() ? Trainer(**run, job_folder, observer, stop).Run() : run.status();
   if (result.status().code() != absl::StatusCode::kCancelled) return result;
   if (stop.cancelled()) {
     return TrainResult{TrainResult::Outcome::kCancelled, run.ok() ? (*run)->at.step : 0};

@@ -7,6 +7,7 @@
 // In `job_folder` it makes and owns:
 //   prepared/            the tokenized data
 //   checkpoints/{step}/  checkpoints (README.md)
+//   traces/              what the streams did in the steps of the job's trace
 // A run that finds complete checkpoints goes on from the newest, bitwise as if it had never been
 // interrupted; a spec that would change the numbers is refused (FAILED_PRECONDITION, naming the
 // field). Holding off a second run in the same folder is the caller's business.

@@ -58,6 +58,12 @@ class ReportingObserver : public LogObserver {
     reports_->Add(std::move(report));
     LogObserver::OnSample(sample);
   }
+  void OnTrace(const TraceSaved& trace) override {
+    v1::WorkerReport report;
+    *report.mutable_trace() = ToProto(trace);
+    reports_->Add(std::move(report));
+    LogObserver::OnTrace(trace);
+  }
   void OnMemory(const MemoryUsage& memory) override {
     v1::WorkerReport report;
     *report.mutable_memory() = ToProto(memory);

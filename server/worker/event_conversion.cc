@@ -72,6 +72,12 @@ v1::StepMetrics ToProto(const StepMetrics& metrics) {
   proto.set_tokens_per_second(metrics.tokens_per_second);
   proto.set_speed_of_light_ratio(metrics.speed_of_light_ratio);
   proto.set_total_tokens(metrics.total_tokens);
+  v1::StepStalls& stalls = *proto.mutable_stalls();
+  stalls.set_weights_seconds(metrics.stalls.weights);
+  stalls.set_gradients_seconds(metrics.stalls.gradients);
+  stalls.set_optimizer_seconds(metrics.stalls.optimizer);
+  stalls.set_activations_seconds(metrics.stalls.activations);
+  stalls.set_data_seconds(metrics.stalls.data);
   return proto;
 }
 
@@ -90,6 +96,15 @@ v1::CheckpointSaved ToProto(const CheckpointSaved& checkpoint) {
   proto.set_size_bytes(checkpoint.size_bytes);
   proto.set_seconds(checkpoint.seconds);
   proto.set_trigger(checkpoint.trigger);
+  return proto;
+}
+
+v1::TraceSaved ToProto(const TraceSaved& trace) {
+  v1::TraceSaved proto;
+  proto.set_first_step(trace.first_step);
+  proto.set_last_step(trace.last_step);
+  proto.set_path(trace.path);
+  proto.set_size_bytes(trace.size_bytes);
   return proto;
 }
 

@@ -15,6 +15,7 @@ namespace millrace {
 v1::StepMetrics ToProto(const StepMetrics& metrics);
 v1::EvaluationMetrics ToProto(const EvaluationMetrics& metrics);
 v1::CheckpointSaved ToProto(const CheckpointSaved& checkpoint);
+v1::TraceSaved ToProto(const TraceSaved& trace);
 v1::Sample ToProto(const Sample& sample);
 v1::MemoryUsage ToProto(const MemoryUsage& memory);
 

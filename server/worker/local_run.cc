@@ -33,6 +33,12 @@ std::string ToJsonLine(const StepMetrics& metrics) {
       {"tokens_per_second", metrics.tokens_per_second},
       {"speed_of_light_ratio", metrics.speed_of_light_ratio},
       {"total_tokens", metrics.total_tokens},
+      {"stalls",
+       {{"weights", metrics.stalls.weights},
+        {"gradients", metrics.stalls.gradients},
+        {"optimizer", metrics.stalls.optimizer},
+        {"activations", metrics.stalls.activations},
+        {"data", metrics.stalls.data}}},
   };
   return line.dump() + "\n";
 }

@@ -62,6 +62,11 @@ void LogObserver::OnSample(const Sample& sample) {
 
 void LogObserver::OnWarning(absl::string_view message) { log_->warn("{}", std::string(message)); }
 
+void LogObserver::OnTrace(const TraceSaved& trace) {
+  log_->info("{}", absl::StrFormat("trace of steps %d to %d written: %s, %s", trace.first_step,
+                                   trace.last_step, trace.path, MiB(trace.size_bytes)));
+}
+
 void LogObserver::OnMemory(const MemoryUsage& memory) {
   log_->info("{}", absl::StrCat("memory: ",
                                 absl::StrJoin(memory.pools, ", ",

@@ -23,6 +23,7 @@ class LogObserver : public TrainObserver {
   void OnCheckpoint(const CheckpointSaved& checkpoint) override;
   void OnSample(const Sample& sample) override;
   void OnWarning(absl::string_view message) override;
+  void OnTrace(const TraceSaved& trace) override;
   void OnMemory(const MemoryUsage& memory) override;
 
  private:

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace millrace {
 namespace {
@@ -62,6 +63,28 @@ TEST(TrainSpecTest, NamesTheBoundOfAValueThatIsTooLarge) {
   const auto problems = Validate(spec);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].message, "1000000001 is too large; use at most 1000000000");
+}
+
+TEST(TrainSpecTest, ATraceLiesWithinTheRun) {
+  TrainSpec spec = ValidSpec();  // of 100 steps
+  for (const auto& [first, last] : {std::pair{1, 1}, {1, 100}, {100, 100}, {10, 12}}) {
+    spec.trace_steps = {{first, last}};
+    EXPECT_TRUE(Validate(spec).empty()) << first << " to " << last;
+  }
+  const auto complaint = [&spec](int64_t first, int64_t last) {
+    spec.trace_steps = {{first, last}};
+    const auto problems = Validate(spec);
+    EXPECT_EQ(problems.size(), 1u);
+    if (problems.empty()) return std::string();
+    EXPECT_EQ(problems[0].field, "trace.steps");
+    return problems[0].message;
+  };
+  EXPECT_EQ(complaint(0, 5), "the first, 0, is too small; steps count from 1");
+  EXPECT_EQ(complaint(7, 5), "the first, 7, is after the last, 5; give the earlier one first");
+  EXPECT_EQ(complaint(90, 101),
+            "the last, 101, is past the end of the run; use at most 100, which is train.steps");
+  spec.steps = 1000;
+  EXPECT_EQ(complaint(10, 110), "10 to 110 are more than 100 steps; end with 109 at the latest");
 }
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();

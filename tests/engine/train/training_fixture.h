@@ -30,6 +30,7 @@ struct RecordingObserver : TrainObserver {
   void OnEvaluation(const EvaluationMetrics& metrics) override { evaluations.push_back(metrics); }
   void OnCheckpoint(const CheckpointSaved& saved) override { checkpoints.push_back(saved); }
   void OnSample(const Sample& sample) override { samples.push_back(sample); }
+  void OnTrace(const TraceSaved& trace) override { traces.push_back(trace); }
   void OnMemory(const MemoryUsage& usage) override { memory.push_back(usage); }
   void OnWarning(absl::string_view message) override { warnings.emplace_back(message); }
 
@@ -40,6 +41,7 @@ struct RecordingObserver : TrainObserver {
   std::vector<EvaluationMetrics> evaluations;
   std::vector<CheckpointSaved> checkpoints;
   std::vector<Sample> samples;
+  std::vector<TraceSaved> traces;
   std::vector<MemoryUsage> memory;
   std::vector<std::string> warnings;
 };
