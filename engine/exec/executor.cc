@@ -277,16 +277,17 @@ void Executor::EmbedGather(const Instruction& instruction, const Pass& pass) {
     const SlabLayout& layout = model_.layouts[0];
     const void* slab = state_.StreamedWeights(0);
     const DType dtype = model_.compute_dtype;
-    GatherEmbeddings(
+    return GatherEmbeddings(
         {.inputs = batch.inputs,
          .positions = batch.positions,
          .hidden = model_.spec.hidden_size,
+         .vocab = model_.spec.vocab_size,
+         .max_positions = model_.spec.max_positions,
          .dtype = dtype,
          .token_table = BindTensor(layout, slab, dtype, TensorRole::kTokenEmbedding),
          .position_table = BindTensor(layout, slab, dtype, TensorRole::kPositionEmbedding),
          .y = rows},
         host_pool_);
-    return absl::OkStatus();
   });
 }
 

@@ -6,6 +6,9 @@
 #include <numeric>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/base/status_macros.h"
 #include "engine/ops/reduce_kernels.h"
 
 namespace millrace {
@@ -19,6 +22,18 @@ const std::byte* At(const void* data, int64_t index, DType type) {
 }
 std::byte* At(void* data, int64_t index, DType type) {
   return static_cast<std::byte*>(data) + index * static_cast<int64_t>(SizeOf(type));
+}
+
+absl::Status CheckIds(absl::Span<const int32_t> ids, int64_t rows, absl::string_view what) {
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= rows) {
+      return absl::InvalidArgumentError(absl::StrCat("embedding: the ", what, " ", id,
+                                                     " is not one of the table's ", rows,
+                                                     "; the data need the tokenizer and the "
+                                                     "sequence length of this model"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // For each row that `ids` names: gradient[row, :] += Σ_{t: ids[t] = row} dy[t, :].
@@ -55,7 +70,11 @@ void Scatter(const EmbeddingScatter& op, absl::Span<const int32_t> ids, void* gr
 
 }  // namespace
 
-void GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool) {
+absl::Status GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool) {
+  MILLRACE_RETURN_IF_ERROR(CheckIds(op.inputs, op.vocab, "token"));
+  if (op.position_table != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(CheckIds(op.positions, op.max_positions, "position"));
+  }
   pool.ParallelFor(op.inputs.size(), [&](int64_t begin, int64_t end) {
     float sum[kColumns];
     for (int64_t i = begin; i < end; ++i) {
@@ -74,6 +93,7 @@ void GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool) {
       }
     }
   });
+  return absl::OkStatus();
 }
 
 void ScatterEmbeddingGradients(const EmbeddingScatter& op, ThreadPool& pool) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/base/dtype.h"
 #include "engine/base/thread_pool.h"
@@ -15,14 +16,16 @@ namespace millrace {
 struct EmbeddingGather {
   absl::Span<const int32_t> inputs;  // ids of rows
   absl::Span<const int32_t> positions;
-  int64_t hidden;
+  int64_t hidden, vocab, max_positions;
   DType dtype;                           // of tables and y
   const void* token_table;               // [vocab, hidden]
   const void* position_table = nullptr;  // [max_positions, hidden], or none
   void* y;
 };
-void GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool);
+// INVALID_ARGUMENT names an id that is not a row's; nothing is gathered then.
+absl::Status GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool);
 
+// For ids that GatherEmbeddings took:
 // token_table[inputs[t]] += dy[t]; position_table[positions[t]] += dy[t]. Rows that are hit more
 // than once are summed in f32 in the order of t and added once; other rows are not touched. Results
 // do not depend on the number of threads.

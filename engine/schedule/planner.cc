@@ -14,8 +14,10 @@ namespace {
 
 constexpr int64_t kGoodMicroBatchTokens = 4096;
 
-// What the head may use beyond what the products of two threads pack, with their logits in cache.
-constexpr int64_t kHeadBytes = (int64_t{64} - 10) << 20;
+// What the head may use in all, and what of it two threads' matrix products pack.
+constexpr int64_t kHeadBytes = int64_t{64} << 20;
+constexpr int64_t kPackingBytes = int64_t{21} << 19;
+constexpr int64_t kChunkBytes = kHeadBytes - kPackingBytes;
 constexpr int64_t kChunkGranularity = 64;
 constexpr int64_t kTileGranularity = 256;
 // Fewer tokens than this a chunk, and adding up the projection's gradient costs more than making
@@ -33,10 +35,13 @@ int64_t EvenPart(int64_t count, int64_t most, int64_t granularity) {
   return std::min(count, CeilDivide(CeilDivide(count, parts), granularity) * granularity);
 }
 
-// Bytes of the head for a token of a chunk: normalized, the gradient to that in f32, and
-// statistics.
+// Bytes of the head for a token of a chunk: normalized, the gradient to that in f32, statistics,
+// what fills up its row of logits, and two threads' logits in cache.
 double TokenBytes(const ModelSpec& spec, DType compute) {
-  return static_cast<double>(spec.hidden_size * (sizeof(float) + SizeOf(compute)) + 512);
+  constexpr size_t kStatisticsBytes = 64, kLogitsInCacheBytes = 2 * 256 * sizeof(float);
+  return static_cast<double>(static_cast<size_t>(spec.hidden_size) *
+                                 (sizeof(float) + SizeOf(compute)) +
+                             kStatisticsBytes + 96 * SizeOf(compute) + kLogitsInCacheBytes);
 }
 // ... and for one of its logits: its gradient, and statistics of every 256.
 double LogitBytes(DType compute) { return static_cast<double>(SizeOf(compute)) + 2 * 4 / 256.0; }
@@ -47,7 +52,7 @@ void ChooseHeadTiles(const ModelSpec& spec, DType compute, StepShape* shape) {
   };
   const int64_t tokens = shape->tokens_per_micro_batch;
   const double token_bytes = TokenBytes(spec, compute), logit_bytes = LogitBytes(compute);
-  const double fitting = kHeadBytes / (token_bytes + logit_bytes * spec.vocab_size);
+  const double fitting = kChunkBytes / (token_bytes + logit_bytes * spec.vocab_size);
   if (fitting >= static_cast<double>(std::min(tokens, kFewestTokens))) {
     shape->token_chunk = EvenPart(
         tokens, std::min(kMostTokens, multiple(fitting, kChunkGranularity)), kChunkGranularity);
@@ -56,10 +61,10 @@ void ChooseHeadTiles(const ModelSpec& spec, DType compute, StepShape* shape) {
   }
   // Half for the tokens, half for logits.
   const int64_t most =
-      std::min(kMostTokensOfTiledChunk, multiple(kHeadBytes / 2 / token_bytes, kChunkGranularity));
+      std::min(kMostTokensOfTiledChunk, multiple(kChunkBytes / 2 / token_bytes, kChunkGranularity));
   shape->token_chunk = EvenPart(tokens, most, kChunkGranularity);
   const double classes =
-      (static_cast<double>(kHeadBytes) / shape->token_chunk - token_bytes) / logit_bytes;
+      (static_cast<double>(kChunkBytes) / shape->token_chunk - token_bytes) / logit_bytes;
   shape->vocab_tile =
       EvenPart(spec.vocab_size, multiple(classes, kTileGranularity), kTileGranularity);
 }

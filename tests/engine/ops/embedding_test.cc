@@ -1,8 +1,10 @@
 #include "engine/ops/embedding.h"
 
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/engine/ops/op_test_util.h"
 
@@ -25,14 +27,18 @@ TEST(GatherEmbeddingsTest, AddsTokenAndPositionRows) {
       const Tensor position_table(type, RandomDoubles(kPositions * kHidden, 2));
       Tensor y(type, kTokens * kHidden);
       ThreadPool pool(2);
-      GatherEmbeddings({.inputs = inputs,
-                        .positions = positions,
-                        .hidden = kHidden,
-                        .dtype = type,
-                        .token_table = table.data(),
-                        .position_table = with_positions ? position_table.data() : nullptr,
-                        .y = y.data()},
-                       pool);
+      const absl::Status status =
+          GatherEmbeddings({.inputs = inputs,
+                            .positions = positions,
+                            .hidden = kHidden,
+                            .vocab = kVocab,
+                            .max_positions = kPositions,
+                            .dtype = type,
+                            .token_table = table.data(),
+                            .position_table = with_positions ? position_table.data() : nullptr,
+                            .y = y.data()},
+                           pool);
+      ASSERT_TRUE(status.ok()) << status;
       const Doubles rows = table.values(), position_rows = position_table.values();
       Doubles want(kTokens * kHidden);
       for (int64_t i = 0; i < kTokens * kHidden; ++i) {
@@ -43,6 +49,32 @@ TEST(GatherEmbeddingsTest, AddsTokenAndPositionRows) {
       }
       ExpectClose(y.values(), want, RoundingOf(type, 0), "y");
     }
+  }
+}
+
+TEST(GatherEmbeddingsTest, NamesAnIdThatIsNoRow) {
+  const Tensor table(DType::kF32, Doubles(kVocab * 2));
+  Tensor y(DType::kF32, 2);
+  ThreadPool pool(1);
+  const auto gather = [&](int32_t token, int32_t position) {
+    return GatherEmbeddings({.inputs = {token},
+                             .positions = {position},
+                             .hidden = 2,
+                             .vocab = kVocab,
+                             .max_positions = kPositions,
+                             .dtype = DType::kF32,
+                             .token_table = table.data(),
+                             .position_table = table.data(),
+                             .y = y.data()},
+                            pool);
+  };
+  EXPECT_TRUE(gather(kVocab - 1, kPositions - 1).ok());
+  for (const auto& [token, position, named] :
+       {std::tuple(kVocab, int64_t{0}, "token 50"), std::tuple(int64_t{-1}, int64_t{0}, "token -1"),
+        std::tuple(int64_t{0}, kPositions, "position 20")}) {
+    const absl::Status status = gather(static_cast<int32_t>(token), static_cast<int32_t>(position));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(named));
   }
 }
 
