@@ -17,9 +17,7 @@ namespace {
 
 // Classes, and tokens at most, of the logits that are in cache together.
 constexpr int64_t kColumns = 256;
-constexpr int64_t kRows = 1024;
-// Classes over which gradients to hidden states are summed at a time.
-constexpr int64_t kDepth = 1536;
+constexpr int64_t kRows = 2048;
 
 int64_t BlocksOf(int64_t classes) { return (classes + kColumns - 1) / kColumns; }
 
@@ -133,22 +131,18 @@ class Tile {
                                      .c_type = dweight.dtype,
                                      .addend = dweight.accumulate ? dweight.data : nullptr}));
     }
-    for (int64_t column = 0; column < t_.count; column += kDepth) {
-      MILLRACE_RETURN_IF_ERROR(
-          ParallelProduct(context_, {.m = t_.tokens,
-                                     .n = t_.hidden,
-                                     .k = std::min(kDepth, t_.count - column),
-                                     .type = type_,
-                                     .a = Gradients(0, column),
-                                     .a_stride = s_.stride,
-                                     .b = At(t_.weight, column * t_.hidden, type_),
-                                     .b_stride = t_.hidden,
-                                     .c = dx,
-                                     .c_stride = t_.hidden,
-                                     .c_type = DType::kF32,
-                                     .addend = t_.first + column > 0 ? dx : nullptr}));
-    }
-    return absl::OkStatus();
+    return ParallelProduct(context_, {.m = t_.tokens,
+                                      .n = t_.hidden,
+                                      .k = t_.count,
+                                      .type = type_,
+                                      .a = s_.dlogits,
+                                      .a_stride = s_.stride,
+                                      .b = t_.weight,
+                                      .b_stride = t_.hidden,
+                                      .c = dx,
+                                      .c_stride = t_.hidden,
+                                      .c_type = DType::kF32,
+                                      .addend = t_.first > 0 ? dx : nullptr});
   }
 
  private:
