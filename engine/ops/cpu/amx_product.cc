@@ -26,10 +26,9 @@ constexpr int64_t kSteps = 16;
 constexpr int64_t kColumnBytes = 800 << 10, kMostColumns = 1536;
 // Elements of k of columns that are packed together.
 constexpr int64_t kMostDepth = 1024;
-// Packed rows of op(a), where all of their k fits.
-constexpr int64_t kRowBytes = 3200 << 10;
-// Sums in f32 that wait for the rest of k.
-constexpr int64_t kPartialBytes = 800 << 10;
+// Rows of op(a) that are multiplied by these columns before the next: what is packed of them, and
+// sums in f32 that wait for the rest of k.
+constexpr int64_t kRowBytes = 3400 << 10;
 
 constexpr int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -69,14 +68,10 @@ Plan PlanOf(const Product& p) {
   const int64_t panel_bytes = PanelBytes(plan.depth), depths = Parts(p.k, plan.depth);
   plan.columns = Share(p.n, std::min(kColumnBytes / panel_bytes * kBlock, kMostColumns));
   plan.in_place = !p.a_transposed;
-  plan.kept = !plan.in_place && depths * panel_bytes <= kRowBytes;
-  int64_t rows = p.m;
-  if (!plan.in_place) {
-    rows = std::min(rows, kRowBytes / (panel_bytes * (plan.kept ? depths : 1)) * kBlock);
-  }
-  if (depths > 1) {
-    rows = std::min(rows, kPartialBytes / static_cast<int64_t>(plan.strip_bytes()) * kBlock);
-  }
+  plan.kept = !plan.in_place && depths * panel_bytes <= kRowBytes / 2;
+  const int64_t packed = plan.in_place ? 0 : panel_bytes * (plan.kept ? depths : 1);
+  const int64_t sums = depths > 1 ? static_cast<int64_t>(plan.strip_bytes()) : 0;
+  const int64_t rows = packed + sums > 0 ? kRowBytes / (packed + sums) * kBlock : p.m;
   plan.rows = Share(p.m, rows);
   return plan;
 }
@@ -94,7 +89,8 @@ size_t AmxScratchBytes(const Product& p) {
   const Plan plan = PlanOf(p);
   return plan.column_bytes() + plan.row_bytes(p.k) + plan.sum_bytes(p.k);
 }
-static_assert(kColumnBytes + kRowBytes + kPartialBytes + 3 * kMostColumns * kBlock * 4 <=
+// With two finished strips, and one packed panel where rows are in place.
+static_assert(kColumnBytes + kRowBytes + 2 * kMostColumns * kBlock * 4 + PanelBytes(kMostDepth) <=
               static_cast<int64_t>(kAmxScratchBytes));
 
 #if MILLRACE_HAVE_AMX
@@ -237,6 +233,7 @@ class Multiplication {
       }
     }
     background_.store.Finish();
+    background_.store.Flush();
     _tile_release();
   }
 

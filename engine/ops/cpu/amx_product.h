@@ -25,7 +25,7 @@ bool AmxSuits(const Product& product);
 
 // Scratch memory that `product` needs; never more than kAmxScratchBytes.
 size_t AmxScratchBytes(const Product& product);
-inline constexpr size_t kAmxScratchBytes = 5376 << 10;
+inline constexpr size_t kAmxScratchBytes = 4736 << 10;
 
 // `scratch` is 64-byte aligned, of AmxScratchBytes(product) bytes.
 void RunAmxProduct(const Product& product, std::byte* scratch);

@@ -23,18 +23,21 @@ class AmxStore {
 
   // Stores the next `count` pieces, at most kAmxBlock columns of a row each.
   void Step(int64_t count);
-  // Stores all that is left.
+  // Stores all that is left of the strip.
   void Finish() { Step(rows_left_ * pieces_); }
+  // After the last strip: other threads see all that was stored.
+  void Flush();
 
  private:
   template <bool kF32, bool kAddend>
-  void StoreRow(int64_t begin, int64_t end) const;
+  void StorePieces(int64_t begin, int64_t end) const;
 
   const Product* product_ = nullptr;
   const float* row_ = nullptr;  // of the first block
   std::byte* c_ = nullptr;      // the row
   const std::byte* addend_ = nullptr;
   const BFloat16* bias_ = nullptr;
+  bool past_caches_ = false;
   int64_t row_index_ = 0, rows_left_ = 0;
   int64_t columns_ = 0, pieces_ = 0;  // of a row
   int64_t piece_ = 0;
