@@ -32,7 +32,7 @@ HWY_INLINE V LoadBF16(const uint16_t* from) {
   return hn::BitCast(F32(), hn::ShiftLeft<16>(wide));
 }
 
-// Where weights are and how they are rounded; `dither` has the halves of element 0 of the block.
+// Where weights are, and how they are read and rounded.
 template <WeightFormat kFormat>
 struct Weights {
   explicit Weights(const UpdateSlabs& slabs)
@@ -124,8 +124,8 @@ struct Lion {
   V one_minus_beta1, one_minus_beta2, step_size;
 };
 
-// Encodes a block's new moment with an exponent of its own. `half`: 16 shifts the upper half of the
-// dither down, 0 takes the lower.
+// Encodes a block's new moment with an exponent of its own. A shift of 16 takes the upper half of
+// the dither, 0 the lower.
 template <MomentCode kCode, int kDitherShift>
 HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT moment, V largest,
                             const uint32_t* HWY_RESTRICT dither, const QuantizedMoment& to,
@@ -143,6 +143,7 @@ HWY_INLINE void EncodeBlock(const float* HWY_RESTRICT moment, V largest,
 template <class Optimizer, WeightFormat kWeights, bool kQuantized, bool kBF16Gradient>
 void Update(const UpdateSlabs& slabs, const UpdateFactors& factors, const DecaySegment* segment,
             int64_t begin, int64_t end) {
+  static_assert(kMomentBlock == 2 * kWeightDitherGroup);
   constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(F32()));
   constexpr bool kSecond = Optimizer::kSecondMoment;
   const Optimizer optimizer(factors);
@@ -152,8 +153,8 @@ void Update(const UpdateSlabs& slabs, const UpdateFactors& factors, const DecayS
   float* HWY_RESTRICT second = slabs.second_moment;
   const uint16_t* HWY_RESTRICT gradient_bf16 = static_cast<const uint16_t*>(slabs.gradient);
   const float* HWY_RESTRICT gradient_f32 = static_cast<const float*>(slabs.gradient);
-  const auto rotation =
-      hn::Set(U32(), static_cast<uint32_t>(factors.rounding.step) * kMomentRotation);
+  const auto lanes64 = hn::Iota(DitherU64(), 0);
+  const auto lanes32 = hn::Iota(DitherU32(), 0);
   HWY_ALIGN float new_first[kMomentBlock];
   HWY_ALIGN float new_second[kMomentBlock];
   HWY_ALIGN uint32_t dither[kMomentBlock];
@@ -165,11 +166,7 @@ void Update(const UpdateSlabs& slabs, const UpdateFactors& factors, const DecayS
     const int64_t block_end = block + kMomentBlock;
     const uint64_t element = slabs.first_element + static_cast<uint64_t>(block);
     if constexpr (kWeights == WeightFormat::kBF16) {
-      for (int64_t i = 0; i < kMomentBlock; i += kWeightDitherGroup) {
-        FillWeightDither(factors.rounding,
-                         (element + static_cast<uint64_t>(i)) / kWeightDitherGroup,
-                         weight_words + i / 2);
-      }
+      FillWeightDither(factors.rounding, element / kWeightDitherGroup, lanes64, weight_words);
     }
     V first_factor = hn::Zero(F32()), second_factor = hn::Zero(F32());
     V largest_first = hn::Zero(F32()), largest_second = hn::Zero(F32());
@@ -205,10 +202,6 @@ void Update(const UpdateSlabs& slabs, const UpdateFactors& factors, const DecayS
         if constexpr (kQuantized) {
           largest_first = hn::Max(largest_first, hn::Abs(m));
           hn::Store(m, F32(), new_first + (i - block));
-          const auto elements =
-              hn::Iota(U32(), static_cast<uint32_t>(element + static_cast<uint64_t>(i - block)));
-          const auto key = hn::Set(U32(), MomentDitherKey(factors.rounding.seed, element));
-          hn::Store(MomentDithers(U32(), elements, key, rotation), U32(), dither + (i - block));
           if constexpr (kSecond) {
             largest_second = hn::Max(largest_second, v);
             hn::Store(v, F32(), new_second + (i - block));
@@ -221,6 +214,7 @@ void Update(const UpdateSlabs& slabs, const UpdateFactors& factors, const DecayS
       if (segment->end > block_end) break;
     }
     if constexpr (kQuantized) {
+      FillMomentDither(factors.rounding, element, kMomentBlock, lanes32, dither);
       EncodeBlock<kFirstMomentCode, 16>(new_first, largest_first, dither, slabs.first_codes, block);
       if constexpr (kSecond) {
         EncodeBlock<kSecondMomentCode, 0>(new_second, largest_second, dither, slabs.second_codes,

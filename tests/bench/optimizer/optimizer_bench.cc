@@ -1,5 +1,6 @@
-// The optimizer's pass in GB/s, next to a triad (a = b + s·c, 12 bytes an element as in STREAM) on
-// the same threads: the triad is what the memory gives, the optimizer should get most of it.
+// The optimizer's pass in GB/s and parameters/s, next to a triad (a = b + s·c, 12 bytes an element
+// as in STREAM) on the same threads: the triad is what the memory gives, the optimizer should get
+// most of it.
 //
 //   bazel run //tests/bench/optimizer -- --benchmark_filter=/2
 #include <benchmark/benchmark.h>
@@ -28,8 +29,9 @@ SlabLayout Layout() {
   return layout;
 }
 
-std::unique_ptr<HostState> MakeState(DType compute, ThreadPool& pool) {
-  auto state = HostState::Create({Layout()}, Recipe::kFull, compute, pool);
+std::unique_ptr<HostState> MakeState(Recipe recipe, DType compute, OptimizerKind optimizer,
+                                     ThreadPool& pool) {
+  auto state = HostState::Create({Layout()}, recipe, compute, pool, optimizer);
   if (!state.ok()) std::abort();
   const CounterRandom random(1, 0);
   pool.ParallelFor(kParameters, [&](int64_t begin, int64_t end) {
@@ -85,9 +87,10 @@ void BM_Triad(benchmark::State& bench) {
   ReportBandwidth(bench, 12);
 }
 
-void BM_AdamW(benchmark::State& bench, DType compute, int64_t bytes_an_element) {
+// Bytes that a pass moves: all that is kept read and written, the gradient read.
+void BM_Update(benchmark::State& bench, Recipe recipe, DType compute, OptimizerKind optimizer) {
   ThreadPool pool(static_cast<int>(bench.range(0)));
-  const std::unique_ptr<HostState> state = MakeState(compute, pool);
+  const std::unique_ptr<HostState> state = MakeState(recipe, compute, optimizer, pool);
   AlignedBuffer gradient = MakeGradient(compute, pool);
   OptimizerStep step;
   step.learning_rate = 1e-4;
@@ -95,7 +98,10 @@ void BM_AdamW(benchmark::State& bench, DType compute, int64_t bytes_an_element) 
     UpdateUnit(*state, 0, {gradient.data(), compute}, step, 0.5, pool);
     ++step.step;
   }
-  ReportBandwidth(bench, bytes_an_element);
+  int64_t bytes = kParameters * static_cast<int64_t>(SizeOf(compute));
+  for (const MemoryPool& memory : state->memory()) bytes += 2 * memory.bytes;
+  bench.SetBytesProcessed(static_cast<int64_t>(bench.iterations()) * bytes);
+  bench.SetItemsProcessed(static_cast<int64_t>(bench.iterations()) * kParameters);
 }
 
 void BM_GradientNorm(benchmark::State& bench, DType compute, int64_t bytes_an_element) {
@@ -116,8 +122,18 @@ void ThreadCounts(benchmark::internal::Benchmark* bench) {
 }
 
 BENCHMARK(BM_Triad)->Apply(ThreadCounts);
-BENCHMARK_CAPTURE(BM_AdamW, split_master_bf16_gradient, DType::kBF16, 26)->Apply(ThreadCounts);
-BENCHMARK_CAPTURE(BM_AdamW, f32_master_f32_gradient, DType::kF32, 28)->Apply(ThreadCounts);
+#define MILLRACE_UPDATE(recipe, compute, optimizer)                                              \
+  BENCHMARK_CAPTURE(BM_Update, recipe##_##compute##_##optimizer, Recipe::recipe, DType::compute, \
+                    OptimizerKind::optimizer)                                                    \
+      ->Apply(ThreadCounts)
+MILLRACE_UPDATE(kFull, kBF16, kAdamW);
+MILLRACE_UPDATE(kFull, kF32, kAdamW);
+MILLRACE_UPDATE(kLean, kBF16, kAdamW);
+MILLRACE_UPDATE(kTiny, kBF16, kAdamW);
+MILLRACE_UPDATE(kFull, kBF16, kSgd);
+MILLRACE_UPDATE(kTiny, kBF16, kSgd);
+MILLRACE_UPDATE(kFull, kBF16, kLion);
+MILLRACE_UPDATE(kTiny, kBF16, kLion);
 BENCHMARK_CAPTURE(BM_GradientNorm, bf16, DType::kBF16, 2)->Apply(ThreadCounts);
 BENCHMARK_CAPTURE(BM_GradientNorm, f32, DType::kF32, 4)->Apply(ThreadCounts);
 
