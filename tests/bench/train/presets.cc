@@ -28,6 +28,11 @@ constexpr Preset kPresets[] = {
      R"({"model_type": "llama", "vocab_size": 32000, "hidden_size": 2048,
          "intermediate_size": 5632, "num_hidden_layers": 22, "num_attention_heads": 32,
          "num_key_value_heads": 4, "max_position_embeddings": 2048})"},
+    // The shape of Phi-3-mini (Abdin et al. 2024).
+    {"llama-3.8b",
+     R"({"model_type": "llama", "vocab_size": 32064, "hidden_size": 3072,
+         "intermediate_size": 8192, "num_hidden_layers": 32, "num_attention_heads": 32,
+         "num_key_value_heads": 32, "max_position_embeddings": 4096})"},
     {"llama-tiny",
      R"({"model_type": "llama", "vocab_size": 257, "hidden_size": 256, "intermediate_size": 688,
          "num_hidden_layers": 6, "num_attention_heads": 8, "max_position_embeddings": 2048})"},

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cmath>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -33,7 +34,8 @@ namespace {
 
 struct Options {
   std::string preset = "gpt2-124m";
-  std::string recipe = "full";
+  Recipe recipe = Recipe::kFull;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
   std::string compute = CpuHasBf16() ? "bf16" : "f32";
   int64_t batch = 4, sequence = 256, micro_batch = 0;
   int64_t steps = 12;
@@ -70,8 +72,7 @@ absl::StatusOr<nlohmann::json> Measure(const Options& options) {
   std::unique_ptr<Ops> ops = CreateCpuOps(compute, &pool);
   MILLRACE_ASSIGN_OR_RETURN(
       std::unique_ptr<HostState> state,
-      HostState::Create(MakeSlabLayouts(spec),
-                        options.recipe == "full" ? Recipe::kFull : Recipe::kFp32, compute, pool));
+      HostState::Create(MakeSlabLayouts(spec), options.recipe, compute, pool, options.optimizer));
   for (int unit = 0; unit < state->num_units(); ++unit) {
     std::vector<float> slab(static_cast<size_t>(state->count(unit)));
     InitializeSlab(spec, state->layout(unit), 0, pool, absl::MakeSpan(slab));
@@ -129,7 +130,8 @@ absl::StatusOr<nlohmann::json> Measure(const Options& options) {
       {"preset", options.preset},
       {"batch", options.batch},
       {"sequence", options.sequence},
-      {"recipe", options.recipe},
+      {"recipe", std::string(NameOf(options.recipe))},
+      {"optimizer", std::string(NameOf(options.optimizer))},
       {"compute", options.compute},
       {"threads", options.threads},
       {"step_seconds", median},
@@ -152,7 +154,16 @@ int Main(int argc, char** argv) {
   app.add_option("--micro_batch", options.micro_batch, "sequences a micro-batch; 0: all");
   app.add_option("--sequence", options.sequence, "tokens a sequence")->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
-  app.add_option("--recipe", options.recipe)->check(CLI::IsMember({"full", "fp32"}));
+  app.add_option("--recipe", options.recipe)
+      ->transform(CLI::CheckedTransformer(std::map<std::string, Recipe>{{"full", Recipe::kFull},
+                                                                        {"lean", Recipe::kLean},
+                                                                        {"tiny", Recipe::kTiny},
+                                                                        {"fp32", Recipe::kFp32}}));
+  app.add_option("--optimizer", options.optimizer)
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, OptimizerKind>{{"adamw", OptimizerKind::kAdamW},
+                                               {"sgd", OptimizerKind::kSgd},
+                                               {"lion", OptimizerKind::kLion}}));
   app.add_option("--compute", options.compute)->check(CLI::IsMember({"bf16", "f32"}));
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--clip_norm", options.clip_norm, "0: no clipping");
