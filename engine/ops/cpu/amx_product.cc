@@ -6,12 +6,7 @@
 #include "engine/ops/cpu/amx_packing.h"
 #include "engine/ops/cpu/amx_store.h"
 #include "engine/ops/cpu/amx_target.h"
-
-#if MILLRACE_HAVE_AMX
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
+#include "engine/ops/cpu/amx_tiles.h"
 
 namespace millrace {
 namespace {
@@ -97,23 +92,6 @@ static_assert(kColumnBytes + kRowBytes + 2 * kMostColumns * kBlock * 4 + PanelBy
 
 namespace {
 
-bool DetectAmx() {
-  unsigned a, b, c, d;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kAvx512Bw = 1u << 30;
-  if ((d & kAmxBf16) == 0 || (d & kAmxTile) == 0 || (b & kAvx512Bw) == 0) return false;
-  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || (a & (1u << 5)) == 0)
-    return false;  // AVX512_BF16
-  // ARCH_REQ_XCOMP_PERM for the tiles' state, of the whole process.
-  return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
-}
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
 // A matrix, or a part of one, in memory.
 struct Region {
   const std::byte* begin;
@@ -159,21 +137,10 @@ struct Background {
   int64_t column_lines, row_lines;
 };
 
-// A panel of op(a): packed, or in rows as they are.
-struct Tiles {
-  const std::byte* begin;
-  int64_t stride;  // bytes from one row of a tile to the next
-  int64_t second;  // bytes from a pair's first tile to its second
-  int64_t next;    // bytes from one pair to the next
-
-  Tiles At(int64_t pair) const { return {begin + pair * next, stride, second, next}; }
-};
-Tiles Packed(const std::byte* begin) { return {begin, 64, kAmxTileBytes, kAmxPairBytes}; }
-
 // 32 × 32 results, summed over `steps` pairs of tiles on top of `partial` (nullptr: zero), to
 // out[4][16][16]. The tiles of op(b) are loaded past the first-level cache: each is used once
 // before all the others come by.
-MILLRACE_AMX void MultiplyBlock(Tiles a, const std::byte* b, int64_t steps, const float* partial,
+MILLRACE_AMX void MultiplyBlock(AmxTiles a, const std::byte* b, int64_t steps, const float* partial,
                                 float* out, Background& background) {
   if (partial == nullptr) {
     _tile_zero(0);
@@ -220,8 +187,7 @@ class Multiplication {
         partials_(strips_ + 2 * plan_.column_blocks() * kAmxBlockFloats) {}
 
   MILLRACE_AMX void Run() {
-    const TileConfig config;
-    _tile_loadconfig(&config);
+    const AmxTileRegisters registers;
     for (int64_t i = 0; i < p_.m; i += plan_.rows) {
       const Range rows = {i, std::min(i + plan_.rows, p_.m)};
       for (int64_t k = 0; plan_.kept && k < p_.k; k += plan_.depth) {
@@ -234,7 +200,6 @@ class Multiplication {
     }
     background_.store.Finish();
     background_.store.Flush();
-    _tile_release();
   }
 
  private:
@@ -285,15 +250,14 @@ class Multiplication {
   }
 
   // The panel of rows from `i` on.
-  Tiles RowTiles(Range rows, int64_t i, int64_t k) const {
-    if (!plan_.in_place) return Packed(PackedRows(k, (i - rows.begin) / kBlock));
+  AmxTiles RowTiles(Range rows, int64_t i, int64_t k) const {
+    if (!plan_.in_place) return PackedAmxTiles(PackedRows(k, (i - rows.begin) / kBlock));
     if (p_.k % kAmxTileDepth == 0 && i + kBlock <= rows.end) {
-      const int64_t stride = p_.a_stride * static_cast<int64_t>(sizeof(BFloat16));
       const auto* a = static_cast<const BFloat16*>(p_.a) + i * p_.a_stride + k;
-      return {reinterpret_cast<const std::byte*>(a), stride, 16 * stride, 64};
+      return AmxTilesInRows(a, p_.a_stride);
     }
     Pack(true, {i, std::min(i + kBlock, rows.end)}, k, packed_rows_);
-    return Packed(packed_rows_);
+    return PackedAmxTiles(packed_rows_);
   }
 
   // Products of rows and columns, over one depth from k on.
@@ -311,7 +275,7 @@ class Multiplication {
     background_.pieces = Parts(columns.blocks() * kBlock, strip_steps);
     float* partial = partials_;
     for (int64_t i = rows.begin; i < rows.end; i += kBlock) {
-      const Tiles tiles = RowTiles(rows, i, k);
+      const AmxTiles tiles = RowTiles(rows, i, k);
       background_.rows.End();
       if (plan_.in_place && i + kBlock < rows.end) {
         background_.rows.Begin(Memory(true, {i + kBlock, std::min(i + 2 * kBlock, rows.end)}, k));
@@ -331,7 +295,7 @@ class Multiplication {
 
   // Products of a panel of rows and the columns: the sums so far are in `partial`, the finished
   // ones go to `strip`.
-  MILLRACE_AMX void MultiplyStrip(Range columns, int64_t k, int64_t steps, const Tiles& a,
+  MILLRACE_AMX void MultiplyStrip(Range columns, int64_t k, int64_t steps, const AmxTiles& a,
                                   float* partial, float* strip) {
     const int64_t parts = Parts(steps, kSteps);
     for (int64_t part = 0; part < parts; ++part) {
@@ -358,18 +322,12 @@ class Multiplication {
 
 }  // namespace
 
-bool AmxAvailable() {
-  static const bool available = DetectAmx();
-  return available;
-}
-
 MILLRACE_AMX void RunAmxProduct(const Product& p, std::byte* scratch) {
   Multiplication(p, scratch).Run();
 }
 
 #else
 
-bool AmxAvailable() { return false; }
 void RunAmxProduct(const Product&, std::byte*) {}
 
 #endif

@@ -16,9 +16,6 @@
 
 namespace millrace {
 
-// True where CPU and operating system have AMX for bf16; asks the system for its use.
-bool AmxAvailable();
-
 // True for products that RunAmxProduct computes faster than others do: bf16, and large enough
 // to be worth the packing.
 bool AmxSuits(const Product& product);

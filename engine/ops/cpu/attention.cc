@@ -4,9 +4,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/ops/cpu/attention_amx.h"
 #include "engine/ops/cpu/attention_kernels.h"
+#include "engine/ops/cpu/attention_problem.h"
+#include "engine/ops/cpu/matmul.h"
 #include "engine/ops/reduce_kernels.h"
 
 namespace millrace {
@@ -20,77 +22,6 @@ constexpr int64_t kKeyBlock = 512;
 constexpr int64_t kPadding = 32;
 
 int64_t Padded(int64_t rows) { return (rows + kPadding - 1) / kPadding * kPadding; }
-
-// What both directions are given.
-struct Problem {
-  int64_t tokens, num_heads, num_kv_heads, head_dim;
-  absl::Span<const int32_t> boundaries;
-  float scale;
-  const void* qkv;
-
-  int64_t row() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
-  int64_t group() const { return num_heads / num_kv_heads; }
-  int64_t output_row() const { return num_heads * head_dim; }
-  // Columns of the fused matrix where a head begins.
-  int64_t query(int64_t head) const { return head * head_dim; }
-  int64_t key(int64_t kv_head) const { return (num_heads + kv_head) * head_dim; }
-  int64_t value(int64_t kv_head) const { return (num_heads + num_kv_heads + kv_head) * head_dim; }
-};
-
-template <typename Op>
-Problem ProblemOf(const Op& op) {
-  return {op.tokens, op.num_heads, op.num_kv_heads, op.head_dim, op.boundaries, op.scale, op.qkv};
-}
-
-absl::Status Check(const Problem& p) {
-  if (p.num_kv_heads <= 0 || p.num_heads % p.num_kv_heads != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("attention: num_heads (", p.num_heads,
-                                                   ") must be a multiple of num_kv_heads (",
-                                                   p.num_kv_heads, ")"));
-  }
-  const auto& b = p.boundaries;
-  if (b.size() < 2 || b.front() != 0 || b.back() != p.tokens ||
-      !std::is_sorted(b.begin(), b.end())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("attention: boundaries must rise from 0 to the number of tokens, ", p.tokens));
-  }
-  return absl::OkStatus();
-}
-
-int64_t LongestDocument(const Problem& p) {
-  int64_t longest = 0;
-  for (size_t i = 0; i + 1 < p.boundaries.size(); ++i) {
-    longest = std::max<int64_t>(longest, p.boundaries[i + 1] - p.boundaries[i]);
-  }
-  return longest;
-}
-
-struct Task {
-  int64_t begin, length;  // the document's tokens
-  int64_t kv_head;
-};
-
-// Each thread's share of the (document, key/value head) pairs: contiguous, and about equal in cost.
-std::vector<std::vector<Task>> Divide(const Problem& p, int threads) {
-  double total = 0;
-  const auto cost = [](double length) { return length * (length + 2 * kQueryBlock); };
-  for (size_t i = 0; i + 1 < p.boundaries.size(); ++i) {
-    total += cost(p.boundaries[i + 1] - p.boundaries[i]) * p.num_kv_heads;
-  }
-  std::vector<std::vector<Task>> shares(threads);
-  double before = 0;
-  for (size_t i = 0; i + 1 < p.boundaries.size(); ++i) {
-    const int64_t length = p.boundaries[i + 1] - p.boundaries[i];
-    if (length == 0) continue;
-    for (int64_t head = 0; head < p.num_kv_heads; ++head) {
-      const double middle = before + cost(length) / 2;
-      const int thread = std::min(static_cast<int>(middle / total * threads), threads - 1);
-      shares[thread].push_back({p.boundaries[i], length, head});
-      before += cost(length);
-    }
-  }
-  return shares;
-}
 
 // One thread's scratch memory.
 struct Scratch {
@@ -129,10 +60,11 @@ struct Scratch {
 // The products and tiles of one thread.
 class Worker {
  public:
-  Worker(const CpuContext& context, int thread, const Problem& problem, const Scratch& scratch)
+  Worker(const CpuContext& context, int thread, const AttentionProblem& problem,
+         const Scratch& scratch)
       : context_(context), thread_(thread), p_(problem), s_(scratch), type_(context.compute) {}
 
-  absl::Status Forward(const AttentionForward& op, const Task& task) {
+  absl::Status Forward(const AttentionForward& op, const AttentionTask& task) {
     PackKeys(task);
     for (int64_t head = task.kv_head * p_.group(); head < (task.kv_head + 1) * p_.group(); ++head) {
       for (int64_t q0 = 0; q0 < task.length; q0 += kQueryBlock) {
@@ -142,7 +74,7 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status Backward(const AttentionBackward& op, const Task& task) {
+  absl::Status Backward(const AttentionBackward& op, const AttentionTask& task) {
     PackKeys(task);
     const int64_t count = Padded(task.length) * p_.head_dim;
     std::fill(s_.dk, s_.dk + count, 0.0f);
@@ -158,7 +90,7 @@ class Worker {
   }
 
  private:
-  void PackKeys(const Task& task) {
+  void PackKeys(const AttentionTask& task) {
     const int64_t start = task.begin * p_.row();
     PackRows(At(p_.qkv, start + p_.key(task.kv_head), type_), p_.row(), task.length,
              Padded(task.length), p_.head_dim, type_, s_.k);
@@ -202,7 +134,7 @@ class Worker {
             .type = type_};
   }
 
-  absl::Status ForwardBlock(const AttentionForward& op, const Task& task, int64_t head,
+  absl::Status ForwardBlock(const AttentionForward& op, const AttentionTask& task, int64_t head,
                             int64_t q0) {
     const int64_t rows = std::min(kQueryBlock, task.length - q0), padded = Padded(rows);
     const int64_t d = p_.head_dim, token = task.begin + q0;
@@ -225,7 +157,7 @@ class Worker {
     return absl::OkStatus();
   }
 
-  absl::Status BackwardBlock(const AttentionBackward& op, const Task& task, int64_t head,
+  absl::Status BackwardBlock(const AttentionBackward& op, const AttentionTask& task, int64_t head,
                              int64_t q0) {
     const int64_t rows = std::min(kQueryBlock, task.length - q0), padded = Padded(rows);
     const int64_t d = p_.head_dim, token = task.begin + q0;
@@ -260,27 +192,47 @@ class Worker {
 
   const CpuContext& context_;
   const int thread_;
-  const Problem& p_;
+  const AttentionProblem& p_;
   const Scratch& s_;
   const DType type_;
 };
 
+bool UseAmx(DType type, int64_t head_dim) {
+  return CpuUsesAmx() && AmxAttentionSuits(type, head_dim);
+}
+
+size_t ScratchBytes(int64_t longest, int64_t head_dim, DType type) {
+  return UseAmx(type, head_dim) ? AmxAttentionScratchBytes(longest, head_dim)
+                                : Scratch::Bytes(longest, head_dim, type);
+}
+
+// One thread's tasks.
+template <typename Op>
+using AmxTasks = void (*)(const Op& op, absl::Span<const AttentionTask> tasks, int64_t longest,
+                          std::byte* scratch);
+
 template <typename Op>
 absl::Status RunTasks(const CpuContext& context, const Op& op,
-                      absl::Status (Worker::*work)(const Op&, const Task&)) {
+                      absl::Status (Worker::*work)(const Op&, const AttentionTask&),
+                      AmxTasks<Op> amx_tasks) {
   if (op.tokens == 0) return absl::OkStatus();
-  const Problem problem = ProblemOf(op);
-  MILLRACE_RETURN_IF_ERROR(Check(problem));
+  const AttentionProblem problem = AttentionProblemOf(op);
+  MILLRACE_RETURN_IF_ERROR(CheckAttention(problem));
   const int64_t longest = LongestDocument(problem);
-  const size_t bytes = Scratch::Bytes(longest, op.head_dim, context.compute);
+  const size_t bytes = ScratchBytes(longest, op.head_dim, context.compute);
   const int threads = context.pool->threads();
   MILLRACE_RETURN_IF_ERROR(CheckWorkspace(context, "attention", bytes * threads));
-  const std::vector<std::vector<Task>> shares = Divide(problem, threads);
+  const std::vector<std::vector<AttentionTask>> shares = DivideAttention(problem, threads);
   return RunOnThreads(context, [&](int thread) -> absl::Status {
-    Carver carver(context.workspace + thread * bytes);
+    std::byte* const memory = context.workspace + thread * bytes;
+    if (UseAmx(context.compute, op.head_dim)) {
+      amx_tasks(op, shares[thread], longest, memory);
+      return absl::OkStatus();
+    }
+    Carver carver(memory);
     const Scratch scratch(carver, longest, op.head_dim, context.compute);
     Worker worker(context, thread, problem, scratch);
-    for (const Task& task : shares[thread]) {
+    for (const AttentionTask& task : shares[thread]) {
       MILLRACE_RETURN_IF_ERROR((worker.*work)(op, task));
     }
     return absl::OkStatus();
@@ -290,15 +242,15 @@ absl::Status RunTasks(const CpuContext& context, const Op& op,
 }  // namespace
 
 absl::Status RunAttentionForward(const CpuContext& context, const AttentionForward& op) {
-  return RunTasks(context, op, &Worker::Forward);
+  return RunTasks(context, op, &Worker::Forward, RunAmxAttentionForward);
 }
 
 absl::Status RunAttentionBackward(const CpuContext& context, const AttentionBackward& op) {
-  return RunTasks(context, op, &Worker::Backward);
+  return RunTasks(context, op, &Worker::Backward, RunAmxAttentionBackward);
 }
 
 size_t AttentionWorkspaceBytes(const OpsLimits& limits, DType type, int threads) {
-  return Scratch::Bytes(limits.longest_document, limits.head_dim, type) * threads;
+  return ScratchBytes(limits.longest_document, limits.head_dim, type) * threads;
 }
 
 }  // namespace millrace

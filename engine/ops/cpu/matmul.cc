@@ -16,6 +16,7 @@
 #include "engine/base/aligned_buffer.h"
 #include "engine/base/status_macros.h"
 #include "engine/ops/cpu/amx_product.h"
+#include "engine/ops/cpu/amx_tiles.h"
 
 namespace millrace {
 namespace {
@@ -171,11 +172,6 @@ bool OneDnnHas(dnnl::cpu_isa isa) {
 #endif
 }
 
-bool UseAmx() {
-  static const bool use = OneDnnHas(dnnl::cpu_isa::avx512_core_amx) && AmxAvailable();
-  return use;
-}
-
 }  // namespace
 
 class Matmul::Thread {
@@ -183,7 +179,7 @@ class Matmul::Thread {
   void set_scratch(std::byte* scratch) { scratch_ = scratch; }
 
   absl::Status Run(const Product& product) {
-    if (AmxSuits(product) && UseAmx()) {
+    if (AmxSuits(product) && CpuUsesAmx()) {
       MILLRACE_ASSIGN_OR_RETURN(std::byte * scratch, Scratch(AmxScratchBytes(product)));
       RunAmxProduct(product, scratch);
       return absl::OkStatus();
@@ -244,6 +240,11 @@ absl::Status Matmul::Run(int thread, const Product& product) {
 }
 
 void Matmul::SetScratch(int thread, std::byte* data) { threads_[thread]->set_scratch(data); }
+
+bool CpuUsesAmx() {
+  static const bool use = OneDnnHas(dnnl::cpu_isa::avx512_core_amx) && AmxAvailable();
+  return use;
+}
 
 bool CpuMultipliesBf16() { return OneDnnHas(dnnl::cpu_isa::avx512_core_bf16); }
 

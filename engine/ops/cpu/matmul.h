@@ -41,6 +41,9 @@ class Matmul {
   std::unique_ptr<std::unique_ptr<Thread>[]> threads_;
 };
 
+// True where the CPU has AMX for bf16, and ONEDNN_MAX_CPU_ISA allows it.
+bool CpuUsesAmx();
+
 // True where bf16 products are faster than f32 ones.
 bool CpuMultipliesBf16();
 

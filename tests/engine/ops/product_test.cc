@@ -4,6 +4,7 @@
 
 #include "engine/base/aligned_buffer.h"
 #include "engine/ops/cpu/amx_product.h"
+#include "engine/ops/cpu/amx_tiles.h"
 #include "engine/ops/cpu/matmul.h"
 #include "gtest/gtest.h"
 #include "tests/engine/ops/op_test_util.h"

@@ -1,0 +1,306 @@
+#include "engine/ops/cpu/attention_amx.h"
+
+#include <algorithm>
+
+#include "engine/ops/cpu/amx_packing.h"
+#include "engine/ops/cpu/amx_tiles.h"
+#include "engine/ops/cpu/attention_amx_kernels.h"
+#include "engine/ops/cpu/attention_kernels.h"
+#include "engine/ops/cpu/context.h"
+#include "engine/ops/reduce_kernels.h"
+
+namespace millrace {
+namespace {
+
+constexpr int64_t kStrip = kAmxBlock;
+// Queries of a block, and keys that meet them at a time.
+constexpr int64_t kQueries = 64;
+constexpr int64_t kForwardKeys = 256, kBackwardKeys = 128;
+// Elements of a row of scores: rows lie in different cache sets.
+constexpr int64_t kForwardStride = kForwardKeys + 16, kBackwardStride = kQueries + 16;
+
+int64_t Padded(int64_t rows) { return (rows + kStrip - 1) / kStrip * kStrip; }
+
+// Memory of one task. Packed operands are named as in the products they are for.
+struct Scratch {
+  BFloat16 *q, *dout;  // [kQueries, head_dim], rows beyond the document 0
+  float *o, *dq;       // [kQueries, head_dim]
+  float *row_max, *row_sum, *log_sum_exp, *delta;  // [kQueries]
+  float *scores, *dprobabilities;  // [kQueries, kForwardStride]; [kBackwardKeys, kBackwardStride]
+  BFloat16 *probabilities, *dscores;         // [kQueries, kForwardKeys]; [kBackwardKeys, kQueries]
+  std::byte *keys_by_head, *values_by_head;  // Kᵀ; forward: V as well, backward: K
+  std::byte *q_turned, *dout_turned, *q_packed, *dout_packed;
+  std::byte* dscores_turned;
+  BFloat16 *k, *v;  // [padded document, head_dim]
+  float *dk, *dv;   // likewise
+
+  Scratch(Carver& carver, int64_t longest, int64_t d) {
+    const int64_t padded = Padded(longest);
+    constexpr int64_t kScores =
+        std::max(kQueries * kForwardStride, kBackwardKeys * kBackwardStride);
+    constexpr int64_t kProbabilities = kQueries * std::max(kForwardKeys, kBackwardKeys);
+    q = carver.Take<BFloat16>(kQueries * d);
+    dout = carver.Take<BFloat16>(kQueries * d);
+    o = carver.Take<float>(kQueries * d);
+    dq = o;
+    row_max = carver.Take<float>(kQueries);
+    row_sum = carver.Take<float>(kQueries);
+    log_sum_exp = row_max;
+    delta = row_sum;
+    scores = carver.Take<float>(kScores);
+    dprobabilities = carver.Take<float>(kScores);
+    probabilities = carver.Take<BFloat16>(kProbabilities);
+    dscores = carver.Take<BFloat16>(kProbabilities);
+    const auto packed = [&](int64_t rows) { return carver.Take<std::byte>(rows * d * 2); };
+    keys_by_head = packed(padded);
+    values_by_head = packed(padded);
+    q_turned = packed(kQueries);
+    dout_turned = packed(kQueries);
+    q_packed = packed(kQueries);
+    dout_packed = packed(kQueries);
+    dscores_turned = carver.Take<std::byte>(kQueries * kBackwardKeys * 2);
+    k = carver.Take<BFloat16>(padded * d);
+    v = carver.Take<BFloat16>(padded * d);
+    dk = carver.Take<float>(padded * d);
+    dv = carver.Take<float>(padded * d);
+  }
+};
+
+// Packs op(b) of `columns` columns and depth `k`, panel after panel. `k_rows`: `from` is [k,
+// columns]; otherwise [columns, k].
+void PackB(const BFloat16* from, int64_t stride, bool k_rows, int64_t columns, int64_t k,
+           std::byte* to) {
+  for (int64_t begin = 0; begin < columns; begin += kStrip) {
+    const AmxPanel panel = {.from = from,
+                            .stride = stride,
+                            .is_b = true,
+                            .k_rows = k_rows,
+                            .begin = begin,
+                            .end = std::min(begin + kStrip, columns),
+                            .k = k};
+    for (int64_t pair = 0; pair < panel.pairs(); ++pair, to += kAmxPairBytes) {
+      PackAmxPair(panel, pair, to);
+    }
+  }
+}
+
+// A block of queries of one head.
+struct Block {
+  int64_t head;
+  int64_t begin, rows;  // in the document
+  int64_t strips() const { return Padded(rows) / kStrip; }
+  int64_t end() const { return begin + Padded(rows); }
+};
+
+class Worker {
+ public:
+  Worker(const AttentionProblem& problem, int64_t longest, std::byte* memory)
+      : p_(problem),
+        d_(problem.head_dim),
+        panels_(problem.head_dim / kStrip),
+        carver_(memory),
+        s_(carver_, longest, problem.head_dim) {}
+
+  void Forward(const AttentionForward& op, const AttentionTask& task) {
+    const int64_t kv = task.kv_head;
+    PackB(Matrix(task.begin, p_.key(kv)), p_.row(), false, task.length, d_, s_.keys_by_head);
+    PackB(Matrix(task.begin, p_.value(kv)), p_.row(), true, d_, task.length, s_.values_by_head);
+    ForEachBlock(task, [&](const Block& block) { ForwardBlock(op, task, block); });
+  }
+
+  void Backward(const AttentionBackward& op, const AttentionTask& task) {
+    const int64_t kv = task.kv_head, padded = Padded(task.length);
+    const BFloat16* keys = Matrix(task.begin, p_.key(kv));
+    PackB(keys, p_.row(), true, d_, task.length, s_.keys_by_head);
+    PackRows(keys, p_.row(), task.length, padded, d_, DType::kBF16, s_.k);
+    PackRows(Matrix(task.begin, p_.value(kv)), p_.row(), task.length, padded, d_, DType::kBF16,
+             s_.v);
+    std::fill(s_.dk, s_.dk + padded * d_, 0.0f);
+    std::fill(s_.dv, s_.dv + padded * d_, 0.0f);
+    ForEachBlock(task, [&](const Block& block) { BackwardBlock(op, task, block); });
+    StoreRows(s_.dk, task.length, op.dqkv, task.begin, p_.key(kv));
+    StoreRows(s_.dv, task.length, op.dqkv, task.begin, p_.value(kv));
+  }
+
+ private:
+  const BFloat16* Matrix(int64_t token, int64_t column) const {
+    return static_cast<const BFloat16*>(p_.qkv) + token * p_.row() + column;
+  }
+
+  template <typename F>
+  void ForEachBlock(const AttentionTask& task, F function) {
+    for (int64_t head = task.kv_head * p_.group(); head < (task.kv_head + 1) * p_.group(); ++head) {
+      for (int64_t begin = 0; begin < task.length; begin += kQueries) {
+        const Block block = {head, begin, std::min(kQueries, task.length - begin)};
+        PackRows(Matrix(task.begin + begin, p_.query(head)), p_.row(), block.rows,
+                 Padded(block.rows), d_, DType::kBF16, s_.q);
+        function(block);
+      }
+    }
+  }
+
+  // f32 rows to columns of the fused gradient.
+  void StoreRows(const float* rows, int64_t count, void* dqkv, int64_t token, int64_t column) {
+    for (int64_t i = 0; i < count; ++i) {
+      Convert(rows + i * d_, DType::kF32,
+              static_cast<BFloat16*>(dqkv) + (token + i) * p_.row() + column, DType::kBF16, d_);
+    }
+  }
+
+  // Adds to c[32, head_dim], or sets it.
+  void Multiply(const AmxTiles& a, const std::byte* b, int64_t panel_pairs, int64_t pairs,
+                bool accumulate, float* c) {
+    for (int64_t panel = 0; panel < panels_; ++panel) {
+      MultiplyAmxBlock(a, b + panel * panel_pairs * kAmxPairBytes, pairs, accumulate,
+                       c + panel * kStrip, d_);
+    }
+  }
+
+  void ForwardBlock(const AttentionForward& op, const AttentionTask& task, const Block& block) {
+    const int64_t key_pairs = Padded(task.length) / kStrip;
+    for (int64_t first_key = 0; first_key < block.end(); first_key += kForwardKeys) {
+      const bool first = first_key == 0;
+      for (int64_t strip = 0; strip < block.strips(); ++strip) {
+        const int64_t row = strip * kStrip;
+        // Up to the last key that the strip's last query sees.
+        const int64_t keys = std::min(kForwardKeys, block.begin + row + kStrip - first_key);
+        if (keys <= 0) continue;
+        float* scores = s_.scores + row * kForwardStride;
+        const AmxTiles q = AmxTilesInRows(s_.q + row * d_, d_);
+        for (int64_t key = 0; key < keys; key += kStrip) {
+          MultiplyAmxBlock(q,
+                           s_.keys_by_head + (first_key + key) / kStrip * panels_ * kAmxPairBytes,
+                           panels_, false, scores + key, kForwardStride);
+        }
+        BFloat16* probabilities = s_.probabilities + row * kForwardKeys;
+        float* o = s_.o + row * d_;
+        SoftmaxStrip({.rows = block.rows - row,
+                      .columns = keys,
+                      .first_visible = block.begin + row - first_key,
+                      .scale = p_.scale,
+                      .scores = scores,
+                      .stride = kForwardStride},
+                     first, probabilities, kForwardKeys, s_.row_max + row, s_.row_sum + row, o, d_);
+        Multiply(AmxTilesInRows(probabilities, kForwardKeys),
+                 s_.values_by_head + first_key / kStrip * kAmxPairBytes, key_pairs, keys / kStrip,
+                 !first, o);
+      }
+    }
+    const int64_t token = task.begin + block.begin;
+    FinishRows(s_.o, s_.row_max, s_.row_sum, block.rows, d_, DType::kBF16,
+               static_cast<BFloat16*>(op.output) + token * p_.output_row() + block.head * d_,
+               p_.output_row(), op.log_sum_exp + block.head * p_.tokens + token);
+  }
+
+  void BackwardBlock(const AttentionBackward& op, const AttentionTask& task, const Block& block) {
+    const int64_t token = task.begin + block.begin, padded = Padded(block.rows);
+    const int64_t at = token * p_.output_row() + block.head * d_;
+    const auto* doutput = static_cast<const BFloat16*>(op.doutput) + at;
+    PackRows(doutput, p_.output_row(), block.rows, padded, d_, DType::kBF16, s_.dout);
+    PackB(s_.q, d_, false, padded, d_, s_.q_turned);
+    PackB(s_.dout, d_, false, padded, d_, s_.dout_turned);
+    PackB(s_.q, d_, true, d_, padded, s_.q_packed);
+    PackB(s_.dout, d_, true, d_, padded, s_.dout_packed);
+    std::fill(s_.delta, s_.delta + kQueries, 0.0f);
+    std::fill(s_.log_sum_exp, s_.log_sum_exp + kQueries, 0.0f);
+    RowDots(doutput, static_cast<const BFloat16*>(op.output) + at, p_.output_row(), block.rows, d_,
+            DType::kBF16, s_.delta);
+    const float* log_sum_exp = op.log_sum_exp + block.head * p_.tokens + token;
+    std::copy(log_sum_exp, log_sum_exp + block.rows, s_.log_sum_exp);
+
+    const int64_t key_pairs = Padded(task.length) / kStrip;
+    for (int64_t first_key = 0; first_key < block.end(); first_key += kBackwardKeys) {
+      const int64_t keys = std::min(kBackwardKeys, block.end() - first_key);
+      for (int64_t key = 0; key < keys; key += kStrip) BackwardStrip(block, first_key, key);
+      for (int64_t strip = 0; strip < block.strips(); ++strip) {
+        Multiply(PackedAmxTiles(s_.dscores_turned + TurnedAt(strip, 0)),
+                 s_.keys_by_head + first_key / kStrip * kAmxPairBytes, key_pairs, keys / kStrip,
+                 first_key > 0, s_.dq + strip * kStrip * d_);
+      }
+    }
+    StoreRows(s_.dq, block.rows, op.dqkv, token, p_.query(block.head));
+  }
+
+  // Bytes from the beginning of dscores_turned to the pair of a strip of queries and one of keys.
+  static int64_t TurnedAt(int64_t query_strip, int64_t key) {
+    return (query_strip * (kBackwardKeys / kStrip) + key / kStrip) * kAmxPairBytes;
+  }
+
+  // 32 keys from first_key + key on: their gradients, and those to their scores.
+  void BackwardStrip(const Block& block, int64_t first_key, int64_t key) {
+    const int64_t row = first_key + key, columns = block.strips() * kStrip;
+    const int64_t first = std::max<int64_t>(0, (row - block.begin) / kStrip);
+    const AmxTiles k = AmxTilesInRows(s_.k + row * d_, d_);
+    const AmxTiles v = AmxTilesInRows(s_.v + row * d_, d_);
+    float* scores = s_.scores + key * kBackwardStride;
+    float* dprobabilities = s_.dprobabilities + key * kBackwardStride;
+    for (int64_t strip = first; strip < block.strips(); ++strip) {
+      const int64_t panel = strip * panels_ * kAmxPairBytes;
+      MultiplyAmxBlock(k, s_.q_turned + panel, panels_, false, scores + strip * kStrip,
+                       kBackwardStride);
+      MultiplyAmxBlock(v, s_.dout_turned + panel, panels_, false, dprobabilities + strip * kStrip,
+                       kBackwardStride);
+    }
+    BFloat16* probabilities = s_.probabilities + key * kQueries;
+    BFloat16* dscores = s_.dscores + key * kQueries;
+    SoftmaxBackwardStrip({.columns = columns,
+                          .first_visible = row - block.begin,
+                          .scale = p_.scale,
+                          .scores = scores,
+                          .dprobabilities = dprobabilities,
+                          .stride = kBackwardStride,
+                          .log_sum_exp = s_.log_sum_exp,
+                          .delta = s_.delta},
+                         probabilities, dscores);
+    Multiply(AmxTilesInRows(probabilities, columns).At(first),
+             s_.dout_packed + first * kAmxPairBytes, block.strips(), block.strips() - first, true,
+             s_.dv + row * d_);
+    Multiply(AmxTilesInRows(dscores, columns).At(first), s_.q_packed + first * kAmxPairBytes,
+             block.strips(), block.strips() - first, true, s_.dk + row * d_);
+    for (int64_t strip = 0; strip < block.strips(); ++strip) {
+      PackAmxPair({.from = dscores,
+                   .stride = columns,
+                   .is_b = false,
+                   .k_rows = true,
+                   .begin = strip * kStrip,
+                   .end = (strip + 1) * kStrip,
+                   .k = kStrip},
+                  0, s_.dscores_turned + TurnedAt(strip, key));
+    }
+  }
+
+  const AttentionProblem& p_;
+  const int64_t d_, panels_;  // of 32 columns of a head
+  Carver carver_;
+  const Scratch s_;
+};
+
+}  // namespace
+
+bool AmxAttentionSuits(DType type, int64_t head_dim) {
+  return type == DType::kBF16 && head_dim % kStrip == 0;
+}
+
+size_t AmxAttentionScratchBytes(int64_t longest, int64_t head_dim) {
+  Carver carver(nullptr);
+  Scratch scratch(carver, longest, head_dim);
+  return carver.used();
+}
+
+void RunAmxAttentionForward(const AttentionForward& op, absl::Span<const AttentionTask> tasks,
+                            int64_t longest, std::byte* scratch) {
+  const AmxTileRegisters registers;
+  const AttentionProblem problem = AttentionProblemOf(op);
+  Worker worker(problem, longest, scratch);
+  for (const AttentionTask& task : tasks) worker.Forward(op, task);
+}
+
+void RunAmxAttentionBackward(const AttentionBackward& op, absl::Span<const AttentionTask> tasks,
+                             int64_t longest, std::byte* scratch) {
+  const AmxTileRegisters registers;
+  const AttentionProblem problem = AttentionProblemOf(op);
+  Worker worker(problem, longest, scratch);
+  for (const AttentionTask& task : tasks) worker.Backward(op, task);
+}
+
+}  // namespace millrace

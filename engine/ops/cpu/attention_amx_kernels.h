@@ -1,0 +1,46 @@
+// Strips of causal attention between the matrix products of attention_amx.h, in AVX-512. As
+// attention_kernels.h, but of kAmxBlock rows that need not reach over all of a tile's columns, and
+// backward with keys as rows.
+#ifndef MILLRACE_ENGINE_OPS_CPU_ATTENTION_AMX_KERNELS_H_
+#define MILLRACE_ENGINE_OPS_CPU_ATTENTION_AMX_KERNELS_H_
+
+#include <cstdint>
+
+#include "engine/base/dtype.h"
+
+namespace millrace {
+
+// Scores of up to 32 queries with consecutive keys.
+struct QueryStrip {
+  int64_t rows;           // queries; of the 32 the others are padding
+  int64_t columns;        // keys, a multiple of 32
+  int64_t first_visible;  // row r sees the keys of columns [0, first_visible + r + 1)
+  float scale;
+  const float* scores;  // [32, stride], not yet scaled
+  int64_t stride;
+};
+
+// One step of the online softmax, as SoftmaxTile: to probabilities[32, probability_stride].
+void SoftmaxStrip(const QueryStrip& strip, bool first, BFloat16* probabilities,
+                  int64_t probability_stride, float* row_max, float* row_sum, float* output,
+                  int64_t head_dim);
+
+// Scores of 32 keys with up to 64 queries, and the gradients to their probabilities.
+struct KeyStrip {
+  int64_t columns;        // queries, with padding: 32 or 64
+  int64_t first_visible;  // row r is seen by the queries of columns [first_visible + r, columns)
+  float scale;
+  const float* scores;          // [32, stride], not yet scaled
+  const float* dprobabilities;  // likewise
+  int64_t stride;
+  const float* log_sum_exp;  // [columns]; 0 for padding
+  const float* delta;        // [columns]
+};
+
+// p = e^(s − log_sum_exp), ds = scale · p · (dp − delta), both [32, columns]; 0 where hidden.
+// Padding that has scores and gradients of 0 gets ds = 0.
+void SoftmaxBackwardStrip(const KeyStrip& strip, BFloat16* probabilities, BFloat16* dscores);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_OPS_CPU_ATTENTION_AMX_KERNELS_H_
