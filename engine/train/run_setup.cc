@@ -85,14 +85,19 @@ absl::Status MakeEngine(const StepShape& shape, StopControl& stop, RunSetup* run
                                     spec.optimizer));
 
   ScheduledModel scheduled = MakeScheduledModel(run->model, *run->state, *run->ops, shape);
+  const bool unified = spec.device != "cpu-discrete";
   const int64_t device_budget = spec.device_budget_bytes.value_or(free_bytes);
   absl::StatusOr<Plan> plan =
-      MakePlan(scheduled, shape, /*unified=*/true, static_cast<size_t>(device_budget));
+      MakePlan(scheduled, shape, unified, static_cast<size_t>(device_budget));
   if (!plan.ok()) {
     return spec.device_budget_bytes ? FieldError("memory.device_budget", plan.status().message())
                                     : plan.status();
   }
-  MILLRACE_ASSIGN_OR_RETURN(run->device, CreateCpuDevice(plan->device_bytes));
+  MILLRACE_ASSIGN_OR_RETURN(
+      run->device,
+      CreateCpuDevice({.budget_bytes = plan->device_bytes,
+                       .mode = unified ? CpuDeviceMode::kUnified : CpuDeviceMode::kDiscrete,
+                       .link_bytes_per_second = spec.link_gbps.value_or(0) * 1e9}));
   MILLRACE_ASSIGN_OR_RETURN(
       run->runner,
       StepRunner::Create(std::move(scheduled), *std::move(plan), run->device.get(), run->ops.get(),
