@@ -39,7 +39,7 @@ class StepTraceTest : public testing::Test {
 };
 
 TEST_F(StepTraceTest, ShowsWhatEachStreamDidInTheStepsAskedFor) {
-  for (const char* device : {"cpu"}) {
+  for (const char* device : {"cpu", "cpu-discrete"}) {
     spec_.device = device;
     spec_.trace_steps = {{3, 5}};
     observer_ = {};
