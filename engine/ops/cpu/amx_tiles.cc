@@ -33,8 +33,9 @@ struct alignas(64) TileConfig {
 
 // GCC compiles constructors for their class's target, not for their own.
 MILLRACE_AMX void LoadConfig() {
-  const TileConfig config;
-  _tile_loadconfig(&config);
+  // In constant memory, for GCC sees only the first bytes read.
+  static constexpr TileConfig kConfig;
+  _tile_loadconfig(&kConfig);
 }
 MILLRACE_AMX void Release() { _tile_release(); }
 
