@@ -14,6 +14,7 @@
 #include "engine/base/aligned_buffer.h"
 #include "engine/base/random.h"
 #include "engine/optim/dither.h"
+#include "hwy/targets.h"
 
 namespace millrace {
 namespace {
@@ -155,6 +156,8 @@ class OptimizerTest : public testing::TestWithParam<std::tuple<Format, Optimizer
     return gradient;
   }
 
+  void ExpectFollowsReference(int64_t steps);
+
   std::vector<float> WeightsOf(const HostState& state) {
     std::vector<float> weights(kCount);
     state.ReadMaster(kUnit, 0, absl::MakeSpan(weights));
@@ -163,12 +166,12 @@ class OptimizerTest : public testing::TestWithParam<std::tuple<Format, Optimizer
 };
 
 // Each step by itself, from the state as it is kept.
-TEST_P(OptimizerTest, AStepFollowsADoublePrecisionReference) {
+void OptimizerTest::ExpectFollowsReference(int64_t steps) {
   ThreadPool pool(2);
   std::unique_ptr<HostState> state = Make(pool);
   const double factor = 0.37;
   int64_t other_roundings = 0;
-  for (int64_t t = 1; t <= 20; ++t) {
+  for (int64_t t = 1; t <= steps; ++t) {
     Gradient gradient = DrawGradient(t);
     const OptimizerStep step = StepAt(t);
     std::vector<double> w(kCount), m(kCount), v(kCount);
@@ -221,7 +224,22 @@ TEST_P(OptimizerTest, AStepFollowsADoublePrecisionReference) {
       }
     });
   }
-  EXPECT_LT(other_roundings, 20 * kCount / 1000);
+  EXPECT_LT(other_roundings, steps * kCount / 1000);
+}
+
+TEST_P(OptimizerTest, AStepFollowsADoublePrecisionReference) { ExpectFollowsReference(20); }
+
+TEST_P(OptimizerTest, AStepFollowsItInVectorsOfEveryWidth) {
+  const int64_t all = hwy::SupportedTargets();
+  for (int64_t rest = all; rest != 0; rest &= rest - 1) {
+    const int64_t target = rest & -rest;
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+    ExpectFollowsReference(2);
+  }
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().Update(all);
 }
 
 TEST_P(OptimizerTest, IsBitwiseTheSameForAnyNumberOfThreads) {
