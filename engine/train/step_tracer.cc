@@ -15,17 +15,26 @@ bool StepTracer::Wants(int64_t step) const {
   return steps_.has_value() && step >= steps_->first && step <= steps_->second;
 }
 
-void StepTracer::Add(int64_t step, double begin, double data_loaded, double end,
-                     std::vector<TraceEvent> events) {
+void StepTracer::Add(int64_t step, const StepTimes& times, std::vector<TraceEvent> events) {
   events_.push_back({.track = "step",
                      .name = absl::StrCat("step ", step),
-                     .start = begin,
-                     .end = end,
+                     .start = times.begin,
+                     .end = times.end,
                      .step = step});
-  events_.push_back(
-      {.track = "data", .name = "load", .start = begin, .end = data_loaded, .step = step});
+  events_.push_back({.track = "data",
+                     .name = "load",
+                     .start = times.begin,
+                     .end = times.data_loaded,
+                     .step = step});
   events_.insert(events_.end(), std::make_move_iterator(events.begin()),
                  std::make_move_iterator(events.end()));
+  if (times.end > times.trained) {
+    events_.push_back({.track = std::string(NameOf(StreamId::kHost)),
+                       .name = "remaining_updates",
+                       .start = times.trained,
+                       .end = times.end,
+                       .step = step});
+  }
 }
 
 bool StepTracer::Complete(int64_t step) const {

@@ -1,7 +1,7 @@
 // Collects the trace of a range of steps and writes it as one file.
 //
 //   StepTracer tracer(spec.trace_steps, job_folder + "/traces");
-//   if (tracer.Wants(step)) tracer.Add(step, data_begin, step_begin, runner->Trace(step));
+//   if (tracer.Wants(step)) tracer.Add(step, times, runner->Trace(step));
 //   if (tracer.Complete(step)) { MILLRACE_ASSIGN_OR_RETURN(TraceSaved saved, tracer.Write()); … }
 #ifndef MILLRACE_ENGINE_TRAIN_STEP_TRACER_H_
 #define MILLRACE_ENGINE_TRAIN_STEP_TRACER_H_
@@ -18,16 +18,22 @@
 
 namespace millrace {
 
+// What is around a step's schedule: seconds on the clock of its events.
+struct StepTimes {
+  double begin = 0;        // loading its data
+  double data_loaded = 0;  // its schedule
+  double trained = 0;      // the updates that it left, where they are not left to the next step
+  double end = 0;          // as `trained` when there were none
+};
+
 class StepTracer {
  public:
   // `steps`: first and last; none: wants nothing. `folder` is made when it is needed.
   StepTracer(std::optional<std::pair<int64_t, int64_t>> steps, std::string folder);
 
   bool Wants(int64_t step) const;
-  // What the streams did in a step that began with loading its data, which took until
-  // `data_loaded`, and was over at `end`: seconds on the clock of `events`.
-  void Add(int64_t step, double begin, double data_loaded, double end,
-           std::vector<TraceEvent> events);
+  // `events`: what the streams did in the step.
+  void Add(int64_t step, const StepTimes& times, std::vector<TraceEvent> events);
   // `step` is the last that is wanted.
   bool Complete(int64_t step) const;
   // Writes steps-A-B.json, where A is the first step that was added: a run that was resumed within

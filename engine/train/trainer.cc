@@ -103,7 +103,7 @@ absl::Status Trainer::Step() {
       run_.loader->NextStep(spec.tokens_per_step, *spec.tokens_per_micro_batch);
   std::vector<TokenBatch> views;
   for (const MicroBatch& batch : batches) views.push_back(ViewOf(batch));
-  const Clock::time_point loaded = Clock::now();
+  StepTimes times{.begin = Seconds(start), .data_loaded = Seconds(Clock::now())};
 
   OptimizerStep optimizer;
   optimizer.step = step;
@@ -118,13 +118,13 @@ absl::Status Trainer::Step() {
                                         result.gradient_norm,
                                         spec.clip_norm > 0 ? "; the step was not applied" : ""));
   }
+  times.trained = times.end = Seconds(Clock::now());
   // What the step left to be done with the next one counts as its time all the same.
-  if (DueAfter(step).any()) MILLRACE_RETURN_IF_ERROR(run_.runner->Flush());
-
-  if (tracer_.Wants(step)) {
-    tracer_.Add(step, Seconds(start), Seconds(loaded), Seconds(Clock::now()),
-                run_.runner->Trace(step));
+  if (DueAfter(step).any()) {
+    MILLRACE_RETURN_IF_ERROR(run_.runner->Flush());
+    times.end = Seconds(Clock::now());
   }
+  if (tracer_.Wants(step)) tracer_.Add(step, times, run_.runner->Trace(step));
 
   run_.at.step = step;
   run_.at.total_tokens += spec.tokens_per_step;
@@ -137,7 +137,7 @@ absl::Status Trainer::Step() {
   metrics.gradient_norm = result.gradient_norm;
   metrics.learning_rate = optimizer.learning_rate;
   metrics.tokens = spec.tokens_per_step;
-  metrics.step_seconds = SecondsSince(start);
+  metrics.step_seconds = times.end - times.begin;
   metrics.tokens_per_second = static_cast<double>(metrics.tokens) / metrics.step_seconds;
   if (run_.peak_flops > 0) {
     metrics.speed_of_light_ratio =
@@ -145,7 +145,8 @@ absl::Status Trainer::Step() {
   }
   metrics.total_tokens = run_.at.total_tokens;
   metrics.stalls = result.stalls;
-  metrics.stalls.data += Seconds(loaded) - Seconds(start);
+  metrics.stalls.data += times.data_loaded - times.begin;
+  metrics.stalls.optimizer += times.end - times.trained;
   observer_.OnStep(metrics);
   if (tracer_.Complete(step)) WriteTrace();
   return absl::OkStatus();

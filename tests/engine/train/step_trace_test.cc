@@ -81,7 +81,8 @@ TEST_F(StepTraceTest, ShowsWhatEachStreamDidInTheStepsAskedFor) {
       EXPECT_TRUE(blocks[step].insert({name, pass}).second) << event;
     }
     EXPECT_EQ(events.size(), 3u);
-    EXPECT_EQ(events[3], events[4]);
+    // Before the checkpoint after step 4, the updates that it left are made at once.
+    EXPECT_EQ(events[3] + 1, events[4]);
     for (int64_t step : {3, 4, 5}) EXPECT_EQ(blocks[step].size(), 8u) << step;
     std::set<std::string> names;
     for (const auto& [thread, name] : tracks) names.insert(name);
