@@ -1,189 +1,125 @@
 #include "engine/schedule/planner.h"
 
 #include <algorithm>
-#include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/aligned_buffer.h"
-#include "engine/model/block.h"
-#include "engine/schedule/builder.h"
+#include "engine/base/status_macros.h"
+#include "engine/schedule/plan_search.h"
 
 namespace millrace {
 namespace {
 
-constexpr int64_t kGoodMicroBatchTokens = 4096;
-
-// What the head may use in all, and what of it two threads' matrix products pack.
-constexpr int64_t kHeadBytes = int64_t{64} << 20;
-constexpr int64_t kPackingBytes = int64_t{21} << 19;
-constexpr int64_t kChunkBytes = kHeadBytes - kPackingBytes;
-constexpr int64_t kChunkGranularity = 64;
-constexpr int64_t kTileGranularity = 256;
-// Fewer tokens than this a chunk, and adding up the projection's gradient costs more than making
-// logits twice.
-constexpr int64_t kFewestTokens = 256;
-constexpr int64_t kMostTokensOfTiledChunk = 2048;
-// More, and that gradient is a sum too deep for one product.
-constexpr int64_t kMostTokens = 4096;
-
-int64_t CeilDivide(int64_t value, int64_t by) { return (value + by - 1) / by; }
-
-// About equal parts of `count`, each a multiple of `granularity` and `most`, itself one, at most.
-int64_t EvenPart(int64_t count, int64_t most, int64_t granularity) {
-  const int64_t parts = CeilDivide(count, most);
-  return std::min(count, CeilDivide(CeilDivide(count, parts), granularity) * granularity);
+absl::Status FieldError(absl::string_view field, absl::string_view message) {
+  return absl::InvalidArgumentError(absl::StrCat("memory.plan.", field, ": ", message));
 }
 
-// Bytes of the head for a token of a chunk: normalized, the gradient to that in f32, statistics,
-// what fills up its row of logits, and two threads' logits in cache.
-double TokenBytes(const ModelSpec& spec, DType compute) {
-  constexpr size_t kStatisticsBytes = 64, kLogitsInCacheBytes = 2 * 256 * sizeof(float);
-  return static_cast<double>(static_cast<size_t>(spec.hidden_size) *
-                                 (sizeof(float) + SizeOf(compute)) +
-                             kStatisticsBytes + 96 * SizeOf(compute) + kLogitsInCacheBytes);
+// Rates of a middling server core with bf16 instructions: good enough to tell plans apart where
+// nobody has measured.
+DeviceProfile MiddlingProcessor() {
+  DeviceProfile profile;
+  profile.name = "cpu";
+  profile.cpu = true;
+  profile.products.fill(RateGrid(2e11));
+  profile.attention_forward = profile.attention_backward = RateGrid(1e11);
+  profile.head = profile.head_statistics = profile.head_gradient = RateGrid(1.5e11);
+  profile.pass_bandwidth.fill(1e10);
+  profile.copy_bandwidth = 8e9;
+  profile.link = {.to_device = 8e9, .to_host = 8e9, .both_ways = 1.6e10, .latency_seconds = 0};
+  profile.host.cores = 2;
+  profile.host.memory_bandwidth = 1.6e10;
+  profile.host.pass_core_bandwidth.fill(8e9);
+  profile.host.update = {.plain_core_seconds = 2e-9, .quantized_core_seconds = 4e-9};
+  return profile;
 }
-// ... and for one of its logits: its gradient, and statistics of every 256.
-double LogitBytes(DType compute) { return static_cast<double>(SizeOf(compute)) + 2 * 4 / 256.0; }
 
-void ChooseHeadTiles(const ModelSpec& spec, DType compute, StepShape* shape) {
-  const auto multiple = [](double count, int64_t of) {
-    return std::max<int64_t>(1, static_cast<int64_t>(count) / of) * of;
-  };
-  const int64_t tokens = shape->tokens_per_micro_batch;
-  const double token_bytes = TokenBytes(spec, compute), logit_bytes = LogitBytes(compute);
-  const double fitting = kChunkBytes / (token_bytes + logit_bytes * spec.vocab_size);
-  if (fitting >= static_cast<double>(std::min(tokens, kFewestTokens))) {
-    shape->token_chunk = EvenPart(
-        tokens, std::min(kMostTokens, multiple(fitting, kChunkGranularity)), kChunkGranularity);
-    shape->vocab_tile = 0;
-    return;
+std::string LeastMessage(const LeastMemory& least, const StepShape& shape,
+                         const PlanRequest& request) {
+  if (least.device_bytes > request.device_budget_bytes) {
+    return absl::StrCat("a step needs at least ", least.device_bytes, " bytes of device memory, ",
+                        least.device_bytes - request.device_budget_bytes,
+                        " more than the budget of ", request.device_budget_bytes,
+                        "; raise memory.device_budget, or lower train.tokens_per_micro_batch (",
+                        shape.tokens_per_micro_batch, ") or data.sequence_length (",
+                        shape.longest_document, ")");
   }
-  // Half for the tokens, half for logits.
-  const int64_t most =
-      std::min(kMostTokensOfTiledChunk, multiple(kChunkBytes / 2 / token_bytes, kChunkGranularity));
-  shape->token_chunk = EvenPart(tokens, most, kChunkGranularity);
-  const double classes =
-      (static_cast<double>(kChunkBytes) / shape->token_chunk - token_bytes) / logit_bytes;
-  shape->vocab_tile =
-      EvenPart(spec.vocab_size, multiple(classes, kTileGranularity), kTileGranularity);
-}
-
-// The purpose under which a buffer shows in the memory table.
-absl::string_view PurposeOf(BufferKind kind) {
-  switch (kind) {
-    case BufferKind::kWeightSlot:
-    case BufferKind::kHeadSlot:
-    case BufferKind::kTiedSlot:
-    case BufferKind::kTileSlot:
-      return "slots";
-    case BufferKind::kHostGradient:
-    case BufferKind::kHostAccumulator:
-    case BufferKind::kAccumulator:
-    case BufferKind::kHeadAccumulator:
-    case BufferKind::kTiedAccumulator:
-    case BufferKind::kTileAccumulator:
-    case BufferKind::kConverted:
-    case BufferKind::kHeadConverted:
-    case BufferKind::kTileConverted:
-      return "gradients";
-    case BufferKind::kInput:
-    case BufferKind::kHostInput:
-    case BufferKind::kResidualGradient:
-    case BufferKind::kHiddenGradient:
-    case BufferKind::kSaved:
-      return "activations";
-    case BufferKind::kStaging:
-      return "staging";
-    default:
-      return "workspace";
+  if (least.host_bytes <= request.host_budget_bytes) {
+    return absl::StrCat(
+        "a step needs at least ", least.device_bytes, " bytes for the device and ",
+        least.host_bytes, " for gradients and layer inputs, together ",
+        least.device_bytes + least.host_bytes - request.total_budget_bytes, " more than the ",
+        request.total_budget_bytes, " that are left; lower train.tokens_per_micro_batch (",
+        shape.tokens_per_micro_batch, ") or data.sequence_length (", shape.longest_document, ")");
   }
-}
-
-std::vector<MemoryItem> MemoryByPurpose(const Schedule& schedule, MemorySpace space) {
-  std::vector<MemoryItem> items;
-  for (const Buffer& buffer : schedule.buffers) {
-    if (buffer.bytes == 0 || SpaceOf(buffer.kind) != space) continue;
-    const absl::string_view purpose = PurposeOf(buffer.kind);
-    auto item = std::find_if(items.begin(), items.end(),
-                             [&](const MemoryItem& i) { return i.purpose == purpose; });
-    if (item == items.end()) {
-      items.push_back({std::string(purpose), 0});
-      item = std::prev(items.end());
-    }
-    item->bytes += AlignUp(buffer.bytes, kSlabAlignment);
-  }
-  return items;
+  return absl::StrCat("a step needs at least ", least.host_bytes,
+                      " bytes of host memory for gradients and layer inputs, ",
+                      least.host_bytes - std::min(least.host_bytes, request.host_budget_bytes),
+                      " more than the ", request.host_budget_bytes,
+                      " that the budget leaves; raise memory.host_budget or memory.device_budget");
 }
 
 }  // namespace
 
-StepShape ChooseStepShape(const ModelSpec& spec, int64_t tokens_per_step,
-                          std::optional<int64_t> tokens_per_micro_batch, int64_t sequence_length,
-                          bool clip, DType compute) {
-  StepShape shape;
-  shape.longest_document = sequence_length;
-  shape.clip = clip;
-  const int64_t sequences = tokens_per_step / sequence_length;
-  int64_t chosen = 1;
-  for (int64_t n = 1; n <= sequences && n * sequence_length <= kGoodMicroBatchTokens; ++n) {
-    if (sequences % n == 0) chosen = n;
+absl::Status CheckChoices(const PlanChoices& choices, const ScheduledModel& model,
+                          const StepShape& shape) {
+  const int64_t blocks = model.num_blocks();
+  if (choices.resident_units && (*choices.resident_units < 0 || *choices.resident_units > blocks)) {
+    return FieldError("resident_units",
+                      absl::StrCat(*choices.resident_units, " blocks cannot stay on the device; ",
+                                   "the model has ", blocks, " blocks, set 0 to ", blocks));
   }
-  shape.tokens_per_micro_batch = tokens_per_micro_batch.value_or(chosen * sequence_length);
-  shape.micro_batches = tokens_per_step / shape.tokens_per_micro_batch;
-  ChooseHeadTiles(spec, compute, &shape);
-  return shape;
+  if (choices.weight_slots && *choices.weight_slots < 2) {
+    return FieldError("weight_slots",
+                      absl::StrCat(*choices.weight_slots, " are too few: one is computed with ",
+                                   "while the other is filled; set at least 2"));
+  }
+  if (choices.weight_slots && *choices.weight_slots > std::max<int64_t>(2, blocks)) {
+    return FieldError("weight_slots",
+                      absl::StrCat(*choices.weight_slots, " are more than the model's ", blocks,
+                                   " blocks; set at most ", std::max<int64_t>(2, blocks)));
+  }
+  if (choices.head == HeadPlacement::kTiled && shape.vocab_tile == 0) {
+    return FieldError("head", "tiles need a vocabulary larger than a tile");
+  }
+  if (choices.head == HeadPlacement::kTiled && choices.order == Order::kBatchMajor) {
+    return FieldError("head",
+                      "tiles are streamed once a step and meet all micro-batches, which is "
+                      "layer-major; set memory.plan.order to layer_major or the head to whole");
+  }
+  return absl::OkStatus();
 }
 
-OpsLimits MakeOpsLimits(const ModelSpec& spec, const StepShape& shape) {
-  return {.tokens = shape.tokens_per_micro_batch,
-          .hidden = spec.hidden_size,
-          .qkv = spec.qkv_size(),
-          .query = spec.query_size(),
-          .mlp_in = spec.mlp_in_size(),
-          .intermediate = spec.intermediate_size,
-          .vocab = spec.vocab_size,
-          .num_heads = spec.num_heads,
-          .num_kv_heads = spec.num_kv_heads,
-          .head_dim = spec.head_dim,
-          .longest_document = shape.longest_document,
-          .token_chunk = shape.token_chunk,
-          .vocab_tile = shape.vocab_tile};
+absl::StatusOr<PlannedStep> PlanStep(const ScheduledModel& model, const StepShape& shape,
+                                     const PlanRequest& request) {
+  MILLRACE_RETURN_IF_ERROR(CheckChoices(request.choices, model, shape));
+  PlanSearch search(model, shape, request);
+  std::optional<PlannedStep> step = search.Run();
+  if (!step) return absl::ResourceExhaustedError(LeastMessage(search.Least(), shape, request));
+  return *std::move(step);
+}
+
+bool AnyPlanFits(const ScheduledModel& model, const StepShape& shape, const PlanRequest& request) {
+  return CheckChoices(request.choices, model, shape).ok() &&
+         PlanSearch(model, shape, request).AnyFits();
+}
+
+absl::StatusOr<LeastMemory> LeastMemoryOf(const ScheduledModel& model, const StepShape& shape,
+                                          const PlanRequest& request) {
+  MILLRACE_RETURN_IF_ERROR(CheckChoices(request.choices, model, shape));
+  return PlanSearch(model, shape, request).Least();
 }
 
 absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shape, bool unified,
-                              size_t device_budget_bytes) {
-  Plan plan;
-  plan.shape = shape;
-  plan.unified = unified;
-  plan.update_time = shape.clip ? UpdateTime::kBeforeNextUpload : UpdateTime::kAsGradientLands;
-
-  plan.kept_passes = 0;
-  const size_t least = BuildStepSchedule(model, plan, shape.clip).device_bytes;
-  if (least > device_budget_bytes) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "a step needs at least ", least, " bytes of device memory, ", least - device_budget_bytes,
-        " more than the budget of ", device_budget_bytes,
-        "; raise memory.device_budget, or lower train.tokens_per_micro_batch (",
-        shape.tokens_per_micro_batch, ") or data.sequence_length (", shape.longest_document, ")"));
-  }
-  // From all passes downwards: what is made again needs memory too.
-  plan.kept_passes = model.num_blocks() * shape.micro_batches;
-  const size_t slot =
-      AlignUp(BlockSavedBytes(model.spec, shape.tokens_per_micro_batch, model.compute_dtype) +
-                  BlockRemadeBytes(model.spec, shape.tokens_per_micro_batch, model.compute_dtype),
-              kSlabAlignment);
-  if (BuildStepSchedule(model, plan, shape.clip).device_bytes > device_budget_bytes) {
-    plan.kept_passes =
-        std::min(plan.kept_passes - 1, static_cast<int64_t>((device_budget_bytes - least) / slot));
-  }
-
-  const Schedule schedule = BuildStepSchedule(model, plan, shape.clip);
-  plan.device_bytes = schedule.device_bytes;
-  plan.host_bytes = schedule.host_bytes;
-  plan.memory = MemoryByPurpose(schedule, MemorySpace::kDevice);
-  plan.host_memory = MemoryByPurpose(schedule, MemorySpace::kHost);
-  return plan;
+                              size_t device_budget_bytes, const PlanChoices& choices) {
+  static const DeviceProfile& profile = *new DeviceProfile(MiddlingProcessor());
+  const PlanRequest request{
+      .unified = unified,
+      .device_budget_bytes = device_budget_bytes,
+      .choices = choices,
+      .profile = &profile,
+      .update = UpdateWorkOf(model.layouts, Recipe::kFull, model.compute_dtype)};
+  MILLRACE_ASSIGN_OR_RETURN(PlannedStep step, PlanStep(model, shape, request));
+  return std::move(step.plan);
 }
 
 }  // namespace millrace

@@ -13,21 +13,13 @@
 
 #include "absl/status/statusor.h"
 #include "engine/model/model_spec.h"
+#include "engine/schedule/bound.h"
 #include "engine/schedule/plan.h"
 #include "engine/schedule/stalls.h"
+#include "engine/train/job_target.h"
 #include "engine/train/train_spec.h"
 
 namespace millrace {
-
-// Where the job is to run.
-struct PlanTarget {
-  // A device profile (engine/schedule/profile.h); empty: this machine and the job's own device.
-  std::string device;
-  // Memory that the job may take; 0: what the machine or the profile has.
-  int64_t host_memory_bytes = 0;
-};
-
-enum class Bound : uint8_t { kCompute, kLink, kHostMemory, kOptimizer };
 
 struct JobPlan {
   // One thing that the planner decided or the job fixed.
@@ -70,6 +62,9 @@ struct JobPlan {
 // is not known and for choices that contradict the model; a job that does not fit is an answer.
 absl::StatusOr<JobPlan> PlanJob(const TrainSpec& spec, const ModelSpec& model,
                                 const PlanTarget& target);
+
+// As a text with tables: what goes where, what was chosen, and what the next best would cost.
+std::string ExplainPlan(const JobPlan& plan);
 
 }  // namespace millrace
 

@@ -143,18 +143,6 @@ TEST(ScheduleTest, WithoutClippingUnitsAreUpdatedWithinTheStep) {
   EXPECT_EQ(schedule.instructions.back().opcode, Opcode::kUpdate);
 }
 
-TEST(PlannerTest, KeepsAsManyActivationsAsTheBudgetHolds) {
-  const ScheduledModel model = SmallModel();
-  const StepShape shape = SmallShape();
-  const Plan most = *MakePlan(model, shape, true, kPlenty);
-  const Plan exact = *MakePlan(model, shape, true, most.device_bytes);
-  EXPECT_EQ(exact.kept_passes, most.kept_passes);
-  const Plan fewer = *MakePlan(model, shape, true, most.device_bytes - 1);
-  // What is made again takes the memory of one pass.
-  EXPECT_EQ(fewer.kept_passes, most.kept_passes - 2);
-  EXPECT_LE(fewer.device_bytes, most.device_bytes - 1);
-}
-
 TEST(PlannerTest, MemoryByPurposeAddsUpToThePlan) {
   const Plan plan = *MakePlan(SmallModel(), SmallShape(), false, kPlenty);
   size_t sum = 0;

@@ -1,0 +1,195 @@
+#include "engine/train/job_plan.h"
+
+#include <algorithm>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace millrace {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+ModelSpec Model(int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads,
+                int64_t intermediate, int64_t vocab) {
+  ModelSpec model;
+  model.model_type = "llama";
+  model.vocab_size = vocab;
+  model.hidden_size = hidden;
+  model.num_layers = layers;
+  model.num_heads = heads;
+  model.num_kv_heads = kv_heads;
+  model.head_dim = hidden / heads;
+  model.intermediate_size = intermediate;
+  model.max_positions = 32768;
+  model.attention_bias = true;
+  return model;
+}
+ModelSpec Qwen7B() { return Model(28, 3584, 28, 4, 18944, 152064); }
+ModelSpec Qwen14B() { return Model(48, 5120, 40, 8, 13824, 152064); }
+ModelSpec Small() { return Model(4, 128, 4, 2, 352, 512); }
+
+TrainSpec Spec(int64_t tokens_per_step, int64_t sequence = 1024) {
+  TrainSpec spec;
+  spec.steps = 10;
+  spec.sequence_length = sequence;
+  spec.tokens_per_step = tokens_per_step;
+  spec.compute = DType::kBF16;
+  spec.threads = 2;
+  return spec;
+}
+
+int64_t BytesFor(const std::vector<MemoryItem>& items, const std::string& purpose) {
+  int64_t bytes = 0;
+  for (const MemoryItem& item : items) {
+    if (item.purpose == purpose) bytes += static_cast<int64_t>(item.bytes);
+  }
+  return bytes;
+}
+int64_t Total(const std::vector<MemoryItem>& items) {
+  int64_t bytes = 0;
+  for (const MemoryItem& item : items) bytes += static_cast<int64_t>(item.bytes);
+  return bytes;
+}
+
+TEST(JobPlanTest, ASevenBillionModelOnAnH200IsFastAndLeavesTheDeviceHardlyIdle) {
+  for (const ModelSpec& model : {Qwen7B(), Qwen14B()}) {
+    const absl::StatusOr<JobPlan> plan = PlanJob(Spec(65536), model, {.device = "h200"});
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_TRUE(plan->fits) << plan->shortfall;
+    EXPECT_EQ(plan->device, "h200");
+    EXPECT_LT(plan->device_idle_ratio, 0.02);
+    EXPECT_GT(plan->model_flops, 400e12);
+    EXPECT_LT(plan->model_flops, 780e12);
+    EXPECT_EQ(plan->bound, Bound::kCompute);
+    EXPECT_LE(Total(plan->device_memory), plan->device_budget_bytes);
+    EXPECT_LE(Total(plan->host_memory), plan->host_budget_bytes);
+    EXPECT_NEAR(plan->stalls.total(), plan->device_idle_ratio * plan->step_seconds, 1e-6);
+    EXPECT_NEAR(plan->tokens_per_second * plan->step_seconds, 65536, 1);
+    EXPECT_GE(plan->largest_sequence_length, 1024);
+    EXPECT_GE(plan->largest_micro_batch_tokens, 1024);
+    EXPECT_GE(plan->assumptions.size(), 5);
+  }
+}
+
+TEST(JobPlanTest, OnASmallCardWithAFewGibibytesTheFirstRecipeThatFitsIsNamedAndFits) {
+  TrainSpec spec = Spec(16384);
+  const PlanTarget target{.device = "rtx-3080-10gb", .host_memory_bytes = 64 * kGiB};
+  const JobPlan full = *PlanJob(spec, Qwen7B(), target);
+  EXPECT_FALSE(full.fits);
+  EXPECT_EQ(full.shortfall_field, "memory.host_budget");
+  EXPECT_THAT(full.shortfall, HasSubstr("the host lacks"));
+  EXPECT_GT(BytesFor(full.host_memory, "optimizer"), 50 * kGiB);
+  const std::string named =
+      full.shortfall.find("precision.recipe: lean") != std::string::npos ? "lean" : "tiny";
+  EXPECT_THAT(full.shortfall, HasSubstr("precision.recipe: " + named));
+
+  spec.recipe = named == "lean" ? Recipe::kLean : Recipe::kTiny;
+  const JobPlan plan = *PlanJob(spec, Qwen7B(), target);
+  ASSERT_TRUE(plan.fits) << plan.shortfall;
+  EXPECT_GT(plan.tokens_per_second, 300);
+  for (const char* purpose : {"weights", "optimizer", "gradients", "data", "runtime"}) {
+    EXPECT_GT(BytesFor(plan.host_memory, purpose), 0) << purpose;
+  }
+  for (const char* purpose : {"slots", "activations", "gradients", "workspace"}) {
+    EXPECT_GT(BytesFor(plan.device_memory, purpose), 0) << purpose;
+  }
+  std::vector<std::string> names;
+  for (const JobPlan::Choice& choice : plan.choices) names.push_back(choice.name);
+  for (const char* name : {"order", "head", "activations", "layer_inputs", "weight_slots",
+                           "resident_units", "update", "tokens_per_micro_batch"}) {
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  }
+}
+
+TEST(JobPlanTest, WhatDoesNotFitTheDeviceSaysByHowMuchAndWhatWouldHelp) {
+  TrainSpec spec = Spec(16384);
+  spec.tokens_per_micro_batch = 16384;
+  spec.device_budget_bytes = kGiB + kGiB / 2;
+  const PlanTarget target{.device = "rtx-3090", .host_memory_bytes = 512 * kGiB};
+  const JobPlan plan = *PlanJob(spec, Model(28, 1536, 12, 2, 8960, 151936), target);
+  ASSERT_FALSE(plan.fits);
+  EXPECT_EQ(plan.shortfall_field, "memory.device_budget");
+  EXPECT_THAT(plan.shortfall, StartsWith("the device lacks"));
+  EXPECT_THAT(plan.shortfall, HasSubstr("train.tokens_per_micro_batch: "));
+  EXPECT_GT(Total(plan.device_memory), *spec.device_budget_bytes);
+
+  const std::string key = "train.tokens_per_micro_batch: ";
+  spec.tokens_per_micro_batch =
+      std::stoll(plan.shortfall.substr(plan.shortfall.find(key) + key.size()));
+  EXPECT_TRUE(PlanJob(spec, Model(28, 1536, 12, 2, 8960, 151936), target)->fits);
+}
+
+TEST(JobPlanTest, TheLargestThatFitAreTheLargest) {
+  TrainSpec spec = Spec(32768, 512);
+  spec.device_budget_bytes = kGiB;
+  const ModelSpec model = Model(24, 896, 14, 2, 4864, 151936);
+  const PlanTarget target{.device = "rtx-3060-12gb"};
+  const JobPlan plan = *PlanJob(spec, model, target);
+  ASSERT_TRUE(plan.fits) << plan.shortfall;
+  TrainSpec other = spec;
+  other.tokens_per_micro_batch = plan.largest_micro_batch_tokens;
+  EXPECT_TRUE(PlanJob(other, model, target)->fits);
+  ASSERT_LT(plan.largest_micro_batch_tokens, spec.tokens_per_step);
+  other.tokens_per_micro_batch = 2 * plan.largest_micro_batch_tokens;
+  EXPECT_FALSE(PlanJob(other, model, target)->fits);
+  other = spec;
+  other.sequence_length = plan.largest_sequence_length;
+  EXPECT_TRUE(PlanJob(other, model, target)->fits);
+}
+
+TEST(JobPlanTest, ThisMachineAnswersForItself) {
+  TrainSpec spec = Spec(1024, 128);
+  const JobPlan plan = *PlanJob(spec, Small(), {});
+  ASSERT_TRUE(plan.fits) << plan.shortfall;
+  EXPECT_EQ(plan.device, "cpu");
+  EXPECT_TRUE(plan.plan.unified);
+  EXPECT_GT(plan.tokens_per_second, 0);
+
+  spec.device = "cpu-discrete";
+  spec.link_gbps = 1;
+  const JobPlan discrete = *PlanJob(spec, Small(), {});
+  EXPECT_EQ(discrete.device, "cpu-discrete");
+  EXPECT_FALSE(discrete.plan.unified);
+  EXPECT_GT(discrete.step_seconds, plan.step_seconds);
+
+  const JobPlan tight = *PlanJob(spec, Qwen7B(), {.host_memory_bytes = 8 * kGiB});
+  EXPECT_FALSE(tight.fits);
+  EXPECT_THAT(tight.shortfall, HasSubstr("the host lacks"));
+}
+
+TEST(JobPlanTest, AnUnknownDeviceABudgetBeyondItAndContradictionsAreRefused) {
+  TrainSpec spec = Spec(1024, 128);
+  absl::Status status = PlanJob(spec, Small(), {.device = "rtx-9999"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), StartsWith("device: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rtx-3080-10gb"));
+
+  spec.device_budget_bytes = 64 * kGiB;
+  status = PlanJob(spec, Small(), {.device = "rtx-3090"}).status();
+  EXPECT_THAT(std::string(status.message()), StartsWith("memory.device_budget: "));
+  spec.device_budget_bytes.reset();
+
+  spec.plan.resident_units = 40;
+  status = PlanJob(spec, Small(), {.device = "rtx-3090"}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), StartsWith("memory.plan.resident_units: 40"));
+}
+
+TEST(JobPlanTest, TheTextHasTablesAndTheVerdict) {
+  const PlanTarget target{.device = "rtx-3060-12gb"};
+  const std::string text = ExplainPlan(*PlanJob(Spec(8192), Small(), target));
+  for (const char* part : {"memory", "weights", "budget", "tokens/s", "bound by", "next best"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("does not fit")));
+  EXPECT_THAT(ExplainPlan(*PlanJob(Spec(8192), Qwen14B(), target)), HasSubstr("does not fit: "));
+}
+
+}  // namespace
+}  // namespace millrace
