@@ -8,6 +8,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/schedule/cost.h"
 #include "engine/schedule/planner.h"
+#include "engine/schedule/trace.h"
 #include "engine/train/job_shortfall.h"
 #include "engine/train/job_step.h"
 
@@ -112,6 +113,7 @@ class JobPlanner {
     plan.bound = BoundOf(planned.schedule, best.step.Cost(planned.plan), planned.plan.unified);
     plan.device_idle_ratio = simulation.device_idle_ratio();
     plan.stalls = simulation.stalls;
+    plan.trace_json = Trace(best);
     for (const PlanAlternative& alternative : planned.alternatives) {
       plan.choices.push_back({alternative.choice, alternative.value, alternative.next_best,
                               alternative.extra_seconds, alternative.fixed});
@@ -123,6 +125,17 @@ class JobPlanner {
                             .next_best = "",
                             .next_best_extra_seconds = 0,
                             .fixed = true});
+  }
+
+  static std::string Trace(const Planned& best) {
+    const PlannedStep& planned = best.planned;
+    std::vector<TraceEvent> events =
+        MakeTraceEvents(planned.schedule, planned.simulation.intervals);
+    const CostModel cost = best.step.Cost(planned.plan);
+    for (size_t i = 0; i < events.size(); ++i) {
+      events[i].flops = cost.Of(planned.schedule.instructions[i]).flops;
+    }
+    return TraceJson(events);
   }
 
   // Half and double the micro-batch, to tell what the choice is worth.

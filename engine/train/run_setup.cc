@@ -88,10 +88,11 @@ absl::Status MakeEngine(const StepShape& shape, StopControl& stop, RunSetup* run
   const bool unified = spec.device != "cpu-discrete";
   const int64_t device_budget = spec.device_budget_bytes.value_or(free_bytes);
   absl::StatusOr<Plan> plan =
-      MakePlan(scheduled, shape, unified, static_cast<size_t>(device_budget));
+      MakePlan(scheduled, shape, unified, static_cast<size_t>(device_budget), spec.plan);
   if (!plan.ok()) {
-    return spec.device_budget_bytes ? FieldError("memory.device_budget", plan.status().message())
-                                    : plan.status();
+    return spec.device_budget_bytes && absl::IsResourceExhausted(plan.status())
+               ? FieldError("memory.device_budget", plan.status().message())
+               : plan.status();
   }
   MILLRACE_ASSIGN_OR_RETURN(
       run->device,

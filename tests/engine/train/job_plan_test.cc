@@ -74,6 +74,7 @@ TEST(JobPlanTest, ASevenBillionModelOnAnH200IsFastAndLeavesTheDeviceHardlyIdle) 
     EXPECT_GE(plan->largest_sequence_length, 1024);
     EXPECT_GE(plan->largest_micro_batch_tokens, 1024);
     EXPECT_GE(plan->assumptions.size(), 5);
+    EXPECT_THAT(plan->trace_json, HasSubstr("block_backward"));
   }
 }
 
