@@ -1,5 +1,6 @@
 #include "server/daemon.h"
 
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <utility>
@@ -55,7 +56,8 @@ absl::Status Daemon::Open() {
 
   JobValidator::Options validator;
   validator.datasets = datasets_.get();
-  validator_ = std::make_unique<JobValidator>(validator);
+  validator.paths = paths_;
+  validator_ = std::make_unique<JobValidator>(std::move(validator));
 
   Supervisor::Options supervisor{
       .paths = paths_, .worker_program = config_.worker_binary, .socket = paths_.WorkerSocket()};
@@ -80,7 +82,8 @@ absl::Status Daemon::Serve() {
       worker_listener_,
       WorkerListener::Start(paths_.WorkerSocket(), supervisor_.get(), manager_.get()));
   executor_ = std::make_unique<Executor>(kExecutorThreads);
-  job_service_ = std::make_unique<JobServiceAdapter>(paths_, manager_.get(), executor_.get());
+  job_service_ = std::make_unique<JobServiceAdapter>(paths_, manager_.get(), validator_.get(),
+                                                     executor_.get());
   node_service_ = std::make_unique<NodeServiceAdapter>(paths_.root(), manager_.get());
   dataset_service_ = std::make_unique<DatasetServiceImpl>(datasets_.get(), &metrics_);
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(
@@ -101,7 +104,17 @@ absl::Status Daemon::Serve() {
   MILLRACE_RETURN_IF_ERROR(WriteEndpoint());
   MILLRACE_RETURN_IF_ERROR(manager_->Start());
   supervisor_->AcceptWorkers();
+  Calibrate();
   return absl::OkStatus();
+}
+
+void Daemon::Calibrate() {
+  calibration_ = std::thread([this] {
+    const absl::Time start = absl::Now();
+    validator_->Calibrate();
+    spdlog::debug("the processor's profile is ready after {}",
+                  absl::FormatDuration(absl::Now() - start));
+  });
 }
 
 absl::Status Daemon::WriteEndpoint() {
@@ -121,6 +134,7 @@ Daemon::~Daemon() {
   worker_listener_ = nullptr;
   if (manager_ != nullptr) manager_->StopScheduling();
   if (supervisor_ != nullptr) supervisor_->Shutdown();
+  if (calibration_.joinable()) calibration_.join();
 }
 
 void Daemon::BeginDrain() {

@@ -10,6 +10,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -60,6 +61,8 @@ class Daemon {
   absl::Status Serve();
   void AddCollectors();
   absl::Status WriteEndpoint();
+  // In the background: what it measures delays nobody but those who ask for plans.
+  void Calibrate();
 
   const Config config_;
   const DataPaths paths_;
@@ -84,6 +87,7 @@ class Daemon {
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
   std::unique_ptr<GrpcServer> grpc_server_;
   std::unique_ptr<HttpServer> http_server_;
+  std::thread calibration_;
 };
 
 }  // namespace millrace

@@ -152,7 +152,7 @@ std::string FormatPlan(const Terminal& terminal, const v1::JobPlan& plan) {
   }
   std::string text = absl::StrCat(fields.Format(terminal), FormatMemory(terminal, plan),
                                   FormatChoices(terminal, plan));
-  if (!plan.assumptions().empty()) absl::StrAppend(&text, "\nIt is assumed that\n");
+  if (!plan.assumptions().empty()) absl::StrAppend(&text, "\nAssumptions\n");
   for (const std::string& assumption : plan.assumptions()) {
     absl::StrAppend(&text, "- ", Sanitize(assumption, /*keep_lines=*/false), "\n");
   }

@@ -20,6 +20,8 @@ namespace {
 constexpr int kKeepaliveMilliseconds = 60 * 1000;
 constexpr int kKeepaliveTimeoutMilliseconds = 20 * 1000;
 
+constexpr int kMaxReceivedBytes = 64 << 20;
+
 absl::Status CheckAddress(const std::string& address) {
   if (absl::StartsWith(address, "unix:") && address.size() > 5) return absl::OkStatus();
   size_t colon = address.rfind(':');
@@ -41,6 +43,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
+  // A plan's trace can be large.
+  arguments.SetMaxReceiveMessageSize(kMaxReceivedBytes);
   // A daemon on loopback is not behind the proxy that the environment names for the web.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);

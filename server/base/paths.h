@@ -4,6 +4,7 @@
 //   worker.sock                  where workers connect
 //   lock                         held by the running daemon
 //   millrace.db                  the job store
+//   cpu-profile-TYPE-N.json      how fast N threads of this processor are, computing in TYPE
 //   jobs/ID/                     one job
 //     lock                       held by its worker as long as that lives
 //     attempts/N/log             standard output and error of its Nth worker
@@ -33,6 +34,9 @@ class DataPaths {
   std::string Lock() const { return absl::StrCat(root_, "/lock"); }
   std::string Database() const { return absl::StrCat(root_, "/millrace.db"); }
   std::string WorkerSocket() const { return absl::StrCat(root_, "/worker.sock"); }
+  std::string CpuProfile(absl::string_view compute, int64_t threads) const {
+    return absl::StrCat(root_, "/cpu-profile-", compute, "-", threads, ".json");
+  }
   std::string Trash() const { return absl::StrCat(root_, "/trash"); }
 
   // Folders of jobs that the store did not know when a new job took their id.

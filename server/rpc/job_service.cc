@@ -30,6 +30,15 @@ grpc::ServerUnaryReactor* JobServiceAdapter::GetJob(grpc::CallbackServerContext*
   });
 }
 
+grpc::ServerUnaryReactor* JobServiceAdapter::PlanJob(grpc::CallbackServerContext* context,
+                                                     const v1::PlanJobRequest* request,
+                                                     v1::PlanJobResponse* response) {
+  return FinishUnaryOn(&plan_executor_, context, [this, request, response]() -> absl::Status {
+    MILLRACE_ASSIGN_OR_RETURN(*response, planner_->Plan(*request));
+    return absl::OkStatus();
+  });
+}
+
 grpc::ServerUnaryReactor* JobServiceAdapter::ListJobs(grpc::CallbackServerContext* context,
                                                       const v1::ListJobsRequest* request,
                                                       v1::ListJobsResponse* response) {

@@ -6,6 +6,7 @@
 #include "millrace/v1/job_service.grpc.pb.h"
 #include "server/base/paths.h"
 #include "server/jobs/job_manager.h"
+#include "server/jobs/job_planner.h"
 #include "server/rpc/executor.h"
 
 namespace millrace {
@@ -13,14 +14,17 @@ namespace millrace {
 class JobServiceAdapter : public v1::JobService::CallbackService {
  public:
   // All outlive the adapter.
-  JobServiceAdapter(DataPaths paths, JobManager* manager, Executor* executor)
-      : paths_(std::move(paths)), manager_(manager), executor_(executor) {}
+  JobServiceAdapter(DataPaths paths, JobManager* manager, JobPlanner* planner, Executor* executor)
+      : paths_(std::move(paths)), manager_(manager), planner_(planner), executor_(executor) {}
 
   grpc::ServerUnaryReactor* CreateJob(grpc::CallbackServerContext* context,
                                       const v1::CreateJobRequest* request,
                                       v1::Job* response) override;
   grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
                                    const v1::GetJobRequest* request, v1::Job* response) override;
+  grpc::ServerUnaryReactor* PlanJob(grpc::CallbackServerContext* context,
+                                    const v1::PlanJobRequest* request,
+                                    v1::PlanJobResponse* response) override;
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
                                      const v1::ListJobsRequest* request,
                                      v1::ListJobsResponse* response) override;
@@ -52,9 +56,12 @@ class JobServiceAdapter : public v1::JobService::CallbackService {
 
   const DataPaths paths_;
   JobManager* const manager_;
+  JobPlanner* const planner_;
   Executor* const executor_;
   // Its own, so that no watcher waits for a folder that is being deleted.
   Executor watch_executor_{2};
+  // Plans take seconds of all cores; one after the other, and nobody else waits for them.
+  Executor plan_executor_{1};
 };
 
 }  // namespace millrace

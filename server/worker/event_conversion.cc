@@ -5,6 +5,7 @@
 #include <string>
 
 #include "engine/train/sampler.h"
+#include "server/worker/plan_conversion.h"
 
 namespace millrace {
 namespace {
@@ -72,12 +73,7 @@ v1::StepMetrics ToProto(const StepMetrics& metrics) {
   proto.set_tokens_per_second(metrics.tokens_per_second);
   proto.set_speed_of_light_ratio(metrics.speed_of_light_ratio);
   proto.set_total_tokens(metrics.total_tokens);
-  v1::StepStalls& stalls = *proto.mutable_stalls();
-  stalls.set_weights_seconds(metrics.stalls.weights);
-  stalls.set_gradients_seconds(metrics.stalls.gradients);
-  stalls.set_optimizer_seconds(metrics.stalls.optimizer);
-  stalls.set_activations_seconds(metrics.stalls.activations);
-  stalls.set_data_seconds(metrics.stalls.data);
+  *proto.mutable_stalls() = ToProto(metrics.stalls);
   return proto;
 }
 

@@ -313,7 +313,7 @@ TEST_F(CliTest, PlansAJobForACardThatIsNotThere) {
             "weight_slots  3                    2          +0.25s\n"
             "order         layer_major (given)  -               -\n"
             "\n"
-            "It is assumed that\n"
+            "Assumptions\n"
             "- the link carries 24 GB/s each way\n");
   std::stringstream written;
   written << std::ifstream(trace).rdbuf();

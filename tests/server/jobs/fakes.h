@@ -21,6 +21,7 @@
 #include "server/base/errors.h"
 #include "server/base/paths.h"
 #include "server/jobs/job_manager.h"
+#include "server/jobs/job_planner.h"
 
 namespace millrace {
 
@@ -46,6 +47,33 @@ class FakeValidator : public SpecValidator {
  private:
   absl::Mutex mutex_;
   absl::Status error_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Answers every request with the same plan, or refuses with a given error.
+class FakePlanner : public JobPlanner {
+ public:
+  absl::StatusOr<v1::PlanJobResponse> Plan(const v1::PlanJobRequest& request) override {
+    absl::MutexLock lock(&mutex_);
+    request_ = request;
+    if (!error_.ok()) return error_;
+    v1::PlanJobResponse response;
+    response.mutable_plan()->set_fits(true);
+    response.mutable_plan()->set_device(request.device());
+    return response;
+  }
+  void set_error(absl::Status error) {
+    absl::MutexLock lock(&mutex_);
+    error_ = std::move(error);
+  }
+  v1::PlanJobRequest request() {
+    absl::MutexLock lock(&mutex_);
+    return request_;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  absl::Status error_ ABSL_GUARDED_BY(mutex_);
+  v1::PlanJobRequest request_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Records what the manager asks for. Tests wait for it and play the worker through WorkerOf.

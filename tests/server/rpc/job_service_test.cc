@@ -63,6 +63,25 @@ TEST_F(JobServiceTest, ServesTheLifeOfAJob) {
   EXPECT_EQ(jobs_->GetJob(&again, get_request, &job).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(JobServiceTest, PlansAJobAndTellsAnUnknownProfile) {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = MakeCreateRequest("a").spec();
+  request.set_device("h200");
+  v1::PlanJobResponse response;
+  ASSERT_TRUE(jobs_->PlanJob(&context, request, &response).ok());
+  EXPECT_TRUE(response.plan().fits());
+  EXPECT_EQ(response.plan().device(), "h200");
+  EXPECT_EQ(planner_.request().spec().name(), "plays");
+
+  planner_.set_error(MakeFieldError(ErrorReason::kProfileUnknown, {{"device", "is unknown"}}));
+  grpc::ClientContext again;
+  const grpc::Status unknown = jobs_->PlanJob(&again, request, &response);
+  EXPECT_EQ(unknown.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ReasonOfGrpc(unknown), "PROFILE_UNKNOWN");
+}
+
 TEST_F(JobServiceTest, ErrorsArriveWithCodeReasonAndFields) {
   validator_.set_error(MakeFieldError(ErrorReason::kConfigInvalid,
                                       {{"spec.train.steps", "0 is too few; give at least 1"}}));

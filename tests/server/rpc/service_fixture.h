@@ -36,7 +36,8 @@ class ServiceTest : public JobManagerTest {
   }
 
   void StartServer() {
-    job_service_ = std::make_unique<JobServiceAdapter>(options_.paths, manager_.get(), &executor_);
+    job_service_ =
+        std::make_unique<JobServiceAdapter>(options_.paths, manager_.get(), &planner_, &executor_);
     node_service_ = std::make_unique<NodeServiceAdapter>(options_.paths.root(), manager_.get());
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> creators;
     creators.push_back(MakeRpcMetrics(&metrics_));
@@ -76,6 +77,7 @@ class ServiceTest : public JobManagerTest {
   }
 
   Executor executor_{2};
+  FakePlanner planner_;
   Metrics metrics_;
   std::unique_ptr<JobServiceAdapter> job_service_;
   std::unique_ptr<NodeServiceAdapter> node_service_;

@@ -131,11 +131,73 @@ TEST_F(JobValidatorTest, RefusesADatasetThatCannotBeUsed) {
 
 TEST_F(JobValidatorTest, RefusesWhatDoesNotFitInMemory) {
   ExpectRefused(Judge("train: {", "memory: {host_budget: 1MiB}\ntrain: {"),
-                "HOST_MEMORY_INSUFFICIENT", "", "bytes more than the budget of 1048576 bytes");
+                "HOST_MEMORY_INSUFFICIENT", "", "memory.host_budget: the host lacks");
   ExpectRefused(Judge("train: {", "memory: {device_budget: 1000}\ntrain: {"),
-                "DEVICE_MEMORY_INSUFFICIENT", "", "more than the budget of 1000");
-  memory_bytes_ = 1 << 20;
-  ExpectRefused(Judge(), "HOST_MEMORY_INSUFFICIENT", "", "that this node can give");
+                "DEVICE_MEMORY_INSUFFICIENT", "", "memory.device_budget: the device lacks");
+  memory_bytes_ = 100 << 20;
+  ExpectRefused(Judge(), "HOST_MEMORY_INSUFFICIENT", "", "the host lacks");
+}
+
+TEST_F(JobValidatorTest, PlansForThisNodeAndForACardThatIsNotThere) {
+  auto spec = ParseJobFile(kJob);
+  ASSERT_TRUE(spec.ok());
+  JobValidator validator({.datasets = store_.get(), .cores = 2, .memory_bytes = memory_bytes_});
+  const auto validated = validator.ResolveAndValidate(*spec);
+  ASSERT_TRUE(validated.ok());
+  EXPECT_TRUE(validated->plan.fits());
+  EXPECT_EQ(validated->plan.device(), "cpu");
+  EXPECT_EQ(validated->plan.tokens_per_step(), 256);
+  EXPECT_EQ(validated->plan.tokens_per_micro_batch(),
+            validated->spec.train().tokens_per_micro_batch());
+
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = *spec;
+  // No dataset is needed for a plan.
+  request.mutable_spec()->mutable_data()->set_train("./plays");
+  request.set_device("rtx-3080-10gb");
+  request.set_host_memory_bytes(int64_t{64} << 30);
+  request.set_trace(true);
+  const auto answer = validator.Plan(request);
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_TRUE(answer->plan().fits());
+  EXPECT_EQ(answer->plan().device(), "rtx-3080-10gb");
+  EXPECT_GT(answer->plan().tokens_per_second(), 0);
+  EXPECT_GT(answer->plan().device_memory_size(), 0);
+  EXPECT_EQ(answer->trace().substr(0, 1), "{");
+
+  request.mutable_spec()->mutable_memory()->set_device_budget_bytes(1000);
+  const auto too_small = validator.Plan(request);
+  ASSERT_TRUE(too_small.ok()) << too_small.status();
+  EXPECT_FALSE(too_small->plan().fits());
+  EXPECT_NE(too_small->plan().shortfall(), "");
+}
+
+TEST_F(JobValidatorTest, RefusesBudgetsThatTheNodeCannotGiveTogether) {
+  ExpectRefused(Judge("train: {", "memory: {host_budget: 3GiB, device_budget: 2GiB}\ntrain: {"),
+                "CONFIG_INVALID", "spec.memory.device_budget", "together more than this node has");
+  EXPECT_TRUE(Judge("train: {", "memory: {host_budget: 2GiB, device_budget: 2GiB}\ntrain: {").ok());
+}
+
+TEST_F(JobValidatorTest, RefusesPlansThatContradictTheRequest) {
+  JobValidator validator({.datasets = store_.get(), .cores = 2, .memory_bytes = memory_bytes_});
+  v1::PlanJobRequest request;
+  *request.mutable_spec() = *ParseJobFile(kJob);
+  const auto expect_refused = [&](const std::string& reason, const std::string& field) {
+    const absl::Status status = validator.Plan(request).status();
+    EXPECT_EQ(ReasonOf(status), reason) << status;
+    ASSERT_EQ(FieldViolationsOf(status).size(), 1) << status;
+    EXPECT_EQ(FieldViolationsOf(status)[0].field, field);
+  };
+  request.set_device("rtx-3080");
+  expect_refused("PROFILE_UNKNOWN", "device");
+  request.set_host_memory_bytes(-1);
+  expect_refused("REQUEST_INVALID", "host_memory_bytes");
+  request.clear_device();
+  request.set_host_memory_bytes(1 << 30);
+  expect_refused("REQUEST_INVALID", "host_memory_bytes");
+  request.clear_host_memory_bytes();
+  request.mutable_spec()->mutable_memory()->mutable_plan()->set_resident_units(3);
+  expect_refused("CONFIG_INVALID", "spec.memory.plan.resident_units");
 }
 
 TEST_F(JobValidatorTest, RefusesAStepThatNoMachineCanMake) {
