@@ -113,8 +113,35 @@ TEST_F(BadInputTest, BudgetTooSmallForALayer) {
               HasSubstr("error: memory.device_budget: "));
 }
 
+TEST_F(BadInputTest, BudgetsAndChoicesThatContradict) {
+  const auto with = [](const std::string& lines) { return JobFileText() + lines; };
+  ExpectError(SubmitText(with("memory: {host_budget: 4KiB, device_budget: 1GiB}\n")), 17,
+              HasSubstr("error: memory.host_budget: "));
+  ExpectError(SubmitText(with("memory: {host_budget: 900TiB, device_budget: 900TiB}\n")), 3,
+              AllOf(HasSubstr("memory.device_budget"), HasSubstr("memory.host_budget")));
+  ExpectError(SubmitText(with("memory: {link_gbps: 10}\n")), 3,
+              AllOf(HasSubstr("memory.link_gbps"), HasSubstr("cpu-discrete")));
+  ExpectError(SubmitText(with("memory: {device: rtx-4090}\n")), 3,
+              AllOf(HasSubstr("memory.device"), HasSubstr("rtx-4090"), HasSubstr("cpu-discrete")));
+  ExpectError(SubmitText(with("memory: {plan: {resident_units: 3}}\n")), 3,
+              AllOf(HasSubstr("memory.plan.resident_units"), HasSubstr("3"), HasSubstr("2")));
+  ExpectError(SubmitText(with("memory: {plan: {activations: some}}\n")), 3,
+              AllOf(HasSubstr("memory.plan.activations"), HasSubstr("some"), HasSubstr("keep")));
+  ExpectError(SubmitText(with("trace: {steps: [59, 61]}\n")), 3,
+              AllOf(HasSubstr("trace.steps"), HasSubstr("61"), HasSubstr("60")));
+  ExpectError(SubmitText(with("precision: {recipe: huge}\n")), 3,
+              AllOf(HasSubstr("precision.recipe"), HasSubstr("huge"), HasSubstr("full")));
+}
+
+TEST_F(BadInputTest, UnknownDeviceProfile) {
+  const std::string file = system_->WriteJobFile(JobFileText());
+  ExpectError(system_->Run({"plan", file, "--device", "rtx-3080"}), 19,
+              AllOf(HasSubstr("device: "), HasSubstr("rtx-3080"), HasSubstr("rtx-3080-10gb")));
+}
+
 TEST_F(BadInputTest, UnknownJob) {
-  for (const char* command : {"show", "watch", "logs", "pause", "resume", "cancel", "delete"}) {
+  for (const char* command :
+       {"show", "watch", "logs", "trace", "pause", "resume", "cancel", "delete"}) {
     ExpectError(system_->Run({command, "nobody"}), 4, HasSubstr("jobs/nobody"));
   }
   ExpectError(system_->Run({"checkpoints", "list", "nobody"}), 4, HasSubstr("jobs/nobody"));

@@ -31,19 +31,34 @@ std::string WordAfter(const std::string& text, const std::string& label) {
   return text.substr(begin, text.find_first_of(" ,\n", begin) - begin);
 }
 
+// Copies what is known of the processor's speed, which a daemon measures at its first start, so
+// that not every test waits for it.
+void CopyProfiles(const std::string& from, const std::string& to) {
+  std::error_code error;
+  std::filesystem::create_directories(to, error);
+  for (std::filesystem::directory_iterator file(from, error), end; !error && file != end;
+       file.increment(error)) {
+    if (!absl::StartsWith(file->path().filename().string(), "cpu-profile-")) continue;
+    std::error_code ignored;
+    std::filesystem::copy(file->path(), std::filesystem::path(to) / file->path().filename(),
+                          std::filesystem::copy_options::skip_existing, ignored);
+  }
+}
+
+std::string KnownProfiles() { return absl::StrCat(::testing::TempDir(), "/profiles"); }
+
 }  // namespace
 
 std::string JobFileText(const JobOptions& o) {
-  return absl::StrCat("name: tiny\n",
-                      "model:\n  config: {model_type: llama, hidden_size: ", o.hidden_size,
-                      ", intermediate_size: ", 2 * o.hidden_size,
-                      ", num_hidden_layers: 2, num_attention_heads: 2, max_position_embeddings: ",
-                      o.sequence_length, "}\n", "data: {train: ", o.dataset,
-                      ", sequence_length: ", o.sequence_length, "}\n", "train:\n  steps: ", o.steps,
-                      "\n  tokens_per_step: ", o.tokens_per_step,
-                      "\n  tokens_per_micro_batch: ", o.tokens_per_step / 2,
-                      "\n  seed: 7\n  threads: 1\n  optimizer: {learning_rate: ", o.learning_rate,
-                      "}\n", "checkpoint: {every_steps: ", o.checkpoint_every, "}\n", o.extra);
+  return absl::StrCat(
+      "name: tiny\n", "model:\n  config: {model_type: llama, hidden_size: ", o.hidden_size,
+      ", intermediate_size: ", 2 * o.hidden_size, ", num_hidden_layers: ", o.layers,
+      ", num_attention_heads: 2, max_position_embeddings: ", o.sequence_length, "}\n",
+      "data: {train: ", o.dataset, ", sequence_length: ", o.sequence_length, "}\n",
+      "train:\n  steps: ", o.steps, "\n  tokens_per_step: ", o.tokens_per_step,
+      "\n  tokens_per_micro_batch: ", o.tokens_per_step / 2,
+      "\n  seed: 7\n  threads: 1\n  optimizer: {learning_rate: ", o.learning_rate, "}\n",
+      "checkpoint: {every_steps: ", o.checkpoint_every, "}\n", o.extra);
 }
 
 System::System() {
@@ -64,12 +79,14 @@ System::~System() {
             log.substr(log.size() - std::min(log.size(), kShown)).c_str());
   }
   daemon_.reset();
+  CopyProfiles(data_dir(), KnownProfiles());
   for (pid_t pid : ProcessesWith(folder_)) kill(pid, SIGKILL);
   while (waitpid(-1, nullptr, WNOHANG) > 0) {
   }
 }
 
 void System::StartDaemon(const ProcessOptions& options) {
+  CopyProfiles(KnownProfiles(), data_dir());
   daemon_ = std::make_unique<Process>(
       std::vector<std::string>{
           ProgramPath("server/millraced"), absl::StrCat("--data_dir=", data_dir()),

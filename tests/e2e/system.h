@@ -20,6 +20,7 @@ namespace millrace {
 struct JobOptions {
   int steps = 60;
   int hidden_size = 32;
+  int layers = 2;
   int sequence_length = 64;
   int tokens_per_step = 256;
   int checkpoint_every = 20;
