@@ -14,9 +14,7 @@ absl::Status FieldError(absl::string_view field, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat("memory.plan.", field, ": ", message));
 }
 
-// Rates of a middling server core with bf16 instructions: good enough to tell plans apart where
-// nobody has measured.
-DeviceProfile MiddlingProcessor() {
+DeviceProfile MakeMiddlingProcessor() {
   DeviceProfile profile;
   profile.name = "cpu";
   profile.cpu = true;
@@ -109,14 +107,18 @@ absl::StatusOr<LeastMemory> LeastMemoryOf(const ScheduledModel& model, const Ste
   return PlanSearch(model, shape, request).Least();
 }
 
+const DeviceProfile& MiddlingProcessor() {
+  static const DeviceProfile& profile = *new DeviceProfile(MakeMiddlingProcessor());
+  return profile;
+}
+
 absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shape, bool unified,
                               size_t device_budget_bytes, const PlanChoices& choices) {
-  static const DeviceProfile& profile = *new DeviceProfile(MiddlingProcessor());
   const PlanRequest request{
       .unified = unified,
       .device_budget_bytes = device_budget_bytes,
       .choices = choices,
-      .profile = &profile,
+      .profile = &MiddlingProcessor(),
       .update = UpdateWorkOf(model.layouts, Recipe::kFull, model.compute_dtype)};
   MILLRACE_ASSIGN_OR_RETURN(PlannedStep step, PlanStep(model, shape, request));
   return std::move(step.plan);

@@ -18,12 +18,7 @@ namespace {
 // Of the step's time that a larger micro-batch must leave at most to be chosen.
 constexpr double kWorthIt = 0.99;
 
-struct Planned {
-  JobStep step;
-  PlannedStep planned;
-
-  double seconds() const { return planned.simulation.seconds; }
-};
+using Planned = PlannedJobStep;
 
 class JobPlanner {
  public:
@@ -41,7 +36,8 @@ class JobPlanner {
     for (const StepShape& shape : shapes) {
       MILLRACE_RETURN_IF_ERROR(JobStep(spec_, model_, target_, shape).CheckChoices());
     }
-    MILLRACE_ASSIGN_OR_RETURN(std::optional<Planned> best, Best(shapes));
+    MILLRACE_ASSIGN_OR_RETURN(std::optional<Planned> best,
+                              BestStep(spec_, model_, target_, shapes));
     if (!best) {
       Shortfall shortfall = ExplainShortfall(spec_, model_, target_);
       plan.shortfall = std::move(shortfall.text);
@@ -62,20 +58,6 @@ class JobPlanner {
   }
 
  private:
-  // The fastest among the shapes of the first size of micro-batches that fits.
-  absl::StatusOr<std::optional<Planned>> Best(const std::vector<StepShape>& shapes) const {
-    std::optional<Planned> best;
-    for (const StepShape& shape : shapes) {
-      if (best && best->step.shape().tokens_per_micro_batch != shape.tokens_per_micro_batch) break;
-      JobStep step(spec_, model_, target_, shape);
-      if (!step.Fits()) continue;
-      MILLRACE_ASSIGN_OR_RETURN(PlannedStep planned, step.Plan());
-      if (best && best->seconds() <= planned.simulation.seconds) continue;
-      best.emplace(Planned{std::move(step), std::move(planned)});
-    }
-    return best;
-  }
-
   // Micro-batches of `tokens` with the first of their shapes; nullopt when that cannot be.
   absl::StatusOr<std::optional<Planned>> WithMicroBatch(int64_t tokens) const {
     if (spec_.tokens_per_micro_batch || tokens == 0 || tokens % spec_.sequence_length != 0 ||
@@ -84,7 +66,7 @@ class JobPlanner {
     }
     std::vector<StepShape> shapes = ShapesOf(spec_, model_, target_, tokens);
     shapes.resize(1);
-    return Best(shapes);
+    return BestStep(spec_, model_, target_, shapes);
   }
 
   // Where the device is not a processor, whose runs have the usual micro-batch: larger ones while

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "engine/base/status_macros.h"
 #include "engine/exec/step_runner.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/state/host_state.h"
@@ -105,6 +107,23 @@ std::vector<StepShape> ShapesOf(const TrainSpec& spec, const ModelSpec& model,
     shapes.push_back(usual);
   }
   return shapes;
+}
+
+absl::StatusOr<std::optional<PlannedJobStep>> BestStep(const TrainSpec& spec,
+                                                       const ModelSpec& model,
+                                                       const JobTarget& target,
+                                                       const std::vector<StepShape>& shapes) {
+  std::optional<PlannedJobStep> best;
+  for (const StepShape& shape : shapes) {
+    if (best && best->step.shape().tokens_per_micro_batch != shape.tokens_per_micro_batch) break;
+    JobStep step(spec, model, target, shape);
+    MILLRACE_RETURN_IF_ERROR(step.CheckChoices());
+    if (!step.Fits()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(PlannedStep planned, step.Plan());
+    if (best && best->seconds() <= planned.simulation.seconds) continue;
+    best.emplace(PlannedJobStep{std::move(step), std::move(planned)});
+  }
+  return best;
 }
 
 bool JobFits(const TrainSpec& spec, const ModelSpec& model, const JobTarget& target) {

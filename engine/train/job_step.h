@@ -52,6 +52,21 @@ std::vector<StepShape> ShapesOf(const TrainSpec& spec, const ModelSpec& model,
                                 const JobTarget& target,
                                 std::optional<int64_t> tokens_per_micro_batch);
 
+// A step and how it is best run.
+struct PlannedJobStep {
+  JobStep step;
+  PlannedStep planned;
+
+  double seconds() const { return planned.simulation.seconds; }
+};
+
+// The fastest among the shapes of the first size of micro-batches that fits, in one of `shapes`;
+// nothing when none does.
+absl::StatusOr<std::optional<PlannedJobStep>> BestStep(const TrainSpec& spec,
+                                                       const ModelSpec& model,
+                                                       const JobTarget& target,
+                                                       const std::vector<StepShape>& shapes);
+
 // Whether the job fits in any of its shapes.
 bool JobFits(const TrainSpec& spec, const ModelSpec& model, const JobTarget& target);
 

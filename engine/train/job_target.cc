@@ -11,6 +11,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
 #include "engine/schedule/calibration.h"
+#include "engine/schedule/planner.h"
 #include "engine/train/system_memory.h"
 
 namespace millrace {
@@ -18,6 +19,7 @@ namespace {
 
 // Measured or read once a process.
 DeviceProfile OwnProfile(const std::string& file, DType compute, int threads) {
+  if (file.empty()) return MiddlingProcessor();
   static absl::Mutex mutex(absl::kConstInit);
   static auto& known = *new std::map<std::tuple<std::string, DType, int>, DeviceProfile>();
   absl::MutexLock lock(&mutex);

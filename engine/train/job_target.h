@@ -17,8 +17,8 @@ struct PlanTarget {
   std::string device;
   // Memory that the job may take; 0: what the machine or the profile has.
   int64_t host_memory_bytes = 0;
-  // Where this machine's rates are kept (engine/schedule/calibration.h); empty: measured once a
-  // process.
+  // Where this machine's rates are kept (engine/schedule/calibration.h), measured when they are not
+  // there; empty: MiddlingProcessor's.
   std::string calibration_file;
 };
 

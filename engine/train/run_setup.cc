@@ -11,19 +11,16 @@
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/model/initializer.h"
 #include "engine/ops/cpu/cpu_ops.h"
-#include "engine/schedule/planner.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/failure.h"
 #include "engine/train/job_model.h"
+#include "engine/train/job_shortfall.h"
+#include "engine/train/job_step.h"
+#include "engine/train/job_target.h"
 #include "engine/train/speed_of_light.h"
-#include "engine/train/system_memory.h"
 
 namespace millrace {
 namespace {
-
-absl::Status FieldError(absl::string_view field, absl::string_view message) {
-  return absl::InvalidArgumentError(absl::StrCat(field, ": ", message));
-}
 
 absl::StatusOr<ModelSpec> MakeModel(const TrainSpec& spec, const Tokenizer& tokenizer) {
   std::vector<FieldProblem> problems;
@@ -43,66 +40,46 @@ absl::StatusOr<TokenStore> PrepareData(const TrainSpec& spec, const Tokenizer& t
   return store.ok() ? std::move(store) : OnDisk(store.status());
 }
 
-int64_t HostBytes(const TrainSpec& spec, const std::vector<SlabLayout>& layouts) {
-  int64_t total = GradientMemoryBytes(layouts, *spec.compute);
-  for (const MemoryPool& pool :
-       HostStateMemory(layouts, spec.recipe, *spec.compute, spec.optimizer)) {
-    total += pool.bytes;
-  }
-  return total;
+// How the run's steps are made on this machine.
+absl::StatusOr<Plan> PlanRun(const TrainSpec& spec, const ModelSpec& model) {
+  MILLRACE_ASSIGN_OR_RETURN(const JobTarget machine,
+                            ResolveTarget(spec, {.calibration_file = spec.calibration_file}));
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::optional<PlannedJobStep> best,
+      BestStep(spec, model, machine, ShapesOf(spec, model, machine, std::nullopt)));
+  if (best) return std::move(best->planned.plan);
+  const Shortfall shortfall = ExplainShortfall(spec, model, machine);
+  const std::string message = absl::StrCat(shortfall.field, ": ", shortfall.text);
+  // What the job asks for can be refused for good; what is free may change.
+  const bool own_budget = (shortfall.field == "memory.device_budget" && spec.device_budget_bytes) ||
+                          (shortfall.field == "memory.host_budget" && spec.host_budget_bytes);
+  return own_budget ? absl::InvalidArgumentError(message) : absl::ResourceExhaustedError(message);
 }
 
-// What is left for the device's share, which on a CPU comes out of the same memory.
-absl::StatusOr<int64_t> CheckHostMemory(const TrainSpec& spec, int64_t needed_bytes) {
-  if (spec.host_budget_bytes && needed_bytes > *spec.host_budget_bytes) {
-    return FieldError(
-        "memory.host_budget",
-        absl::StrCat(*spec.host_budget_bytes, " bytes are too few; parameters, ",
-                     "optimizer state and gradients of this model take ", needed_bytes));
-  }
-  const int64_t free_bytes =
-      static_cast<int64_t>(kUsableShareOfMemory * static_cast<double>(FreeMemoryBytes()));
-  if (needed_bytes > free_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("parameters, optimizer state and gradients of this model take ", needed_bytes,
-                     " bytes, but only ", free_bytes, " are free; make the model smaller"));
-  }
-  return free_bytes - needed_bytes;
-}
-
-// Host state, ops, plan, device and runner.
-absl::Status MakeEngine(const StepShape& shape, StopControl& stop, RunSetup* run) {
+// Host state, ops, device and runner.
+absl::Status MakeEngine(const Plan& plan, StopControl& stop, RunSetup* run) {
   const TrainSpec& spec = run->spec;
   run->pool = std::make_unique<ThreadPool>(static_cast<int>(*spec.threads));
+  // On a discrete device the host's own work goes on beside the ops.
+  const bool discrete = !plan.unified;
+  if (discrete) run->host_pool = std::make_unique<ThreadPool>(static_cast<int>(*spec.threads));
+  ThreadPool* host_pool = discrete ? run->host_pool.get() : run->pool.get();
   // Before anything large is there: what it works in is gone again by then.
   run->peak_flops = PeakFlops(*spec.compute, *run->pool);
   run->ops = CreateCpuOps(*spec.compute, run->pool.get());
-  std::vector<SlabLayout> layouts = MakeSlabLayouts(run->model);
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t free_bytes,
-                            CheckHostMemory(spec, HostBytes(spec, layouts)));
   MILLRACE_ASSIGN_OR_RETURN(
-      run->state, HostState::Create(std::move(layouts), spec.recipe, *spec.compute, *run->pool,
-                                    spec.optimizer));
-
-  ScheduledModel scheduled = MakeScheduledModel(run->model, *run->state, *run->ops, shape);
-  const bool unified = spec.device != "cpu-discrete";
-  const int64_t device_budget = spec.device_budget_bytes.value_or(free_bytes);
-  absl::StatusOr<Plan> plan =
-      MakePlan(scheduled, shape, unified, static_cast<size_t>(device_budget), spec.plan);
-  if (!plan.ok()) {
-    return spec.device_budget_bytes && absl::IsResourceExhausted(plan.status())
-               ? FieldError("memory.device_budget", plan.status().message())
-               : plan.status();
-  }
+      run->state, HostState::Create(MakeSlabLayouts(run->model), spec.recipe, *spec.compute,
+                                    *host_pool, spec.optimizer));
   MILLRACE_ASSIGN_OR_RETURN(
       run->device,
-      CreateCpuDevice({.budget_bytes = plan->device_bytes,
-                       .mode = unified ? CpuDeviceMode::kUnified : CpuDeviceMode::kDiscrete,
+      CreateCpuDevice({.budget_bytes = plan.device_bytes,
+                       .mode = discrete ? CpuDeviceMode::kDiscrete : CpuDeviceMode::kUnified,
                        .link_bytes_per_second = spec.link_gbps.value_or(0) * 1e9}));
   MILLRACE_ASSIGN_OR_RETURN(
       run->runner,
-      StepRunner::Create(std::move(scheduled), *std::move(plan), run->device.get(), run->ops.get(),
-                         run->pool.get(), run->state.get(), &stop.cancel_flag()));
+      StepRunner::Create(MakeScheduledModel(run->model, *run->state, *run->ops, plan.shape), plan,
+                         run->device.get(), run->ops.get(), host_pool, run->state.get(),
+                         &stop.cancel_flag()));
   return absl::OkStatus();
 }
 
@@ -156,10 +133,8 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
                                                     .eval_fraction = spec.eval_fraction,
                                                     .seed = static_cast<uint64_t>(spec.seed)}));
 
-  StepShape shape =
-      ChooseStepShape(run->model, spec.tokens_per_step, run->spec.tokens_per_micro_batch,
-                      spec.sequence_length, spec.clip_norm > 0, *run->spec.compute);
-  shape.z_loss = spec.z_loss;
+  MILLRACE_ASSIGN_OR_RETURN(const Plan plan, PlanRun(run->spec, run->model));
+  const StepShape& shape = plan.shape;
   run->spec.tokens_per_micro_batch = shape.tokens_per_micro_batch;
   RunIdentity identity = IdentityOf(run->spec, run->model, run->store->sha256(), shape);
   if (checkpoint) {
@@ -167,7 +142,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
   }
   run->at.identity = std::move(identity);
 
-  MILLRACE_RETURN_IF_ERROR(MakeEngine(shape, stop, run.get()));
+  MILLRACE_RETURN_IF_ERROR(MakeEngine(plan, stop, run.get()));
   if (checkpoint) {
     MILLRACE_RETURN_IF_ERROR(ReadHostState(checkpoint->folder, run->model, run->state.get()));
     MILLRACE_RETURN_IF_ERROR(run->loader->Seek(run->at.cursor));

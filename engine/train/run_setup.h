@@ -32,6 +32,7 @@ struct RunSetup {
   std::optional<TokenStore> store;
   std::optional<DataLoader> loader;  // at the next step's data
   std::unique_ptr<ThreadPool> pool;
+  std::unique_ptr<ThreadPool> host_pool;  // on a discrete device, for the host's own work
   std::unique_ptr<Ops> ops;
   std::unique_ptr<HostState> state;
   std::unique_ptr<Device> device;

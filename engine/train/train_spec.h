@@ -64,6 +64,8 @@ struct TrainSpec {
   std::string device = "cpu";       // or "cpu-discrete"
   std::optional<double> link_gbps;  // cpu-discrete only; 10^9 bytes/s each way
   PlanChoices plan;
+  // Not of the job but of the machine: the file of its processor's rates (PlanTarget).
+  std::string calibration_file;
 
   // checkpoint
   std::optional<int64_t> checkpoint_every_steps;  // a tenth of `steps` when left out; 0: the last

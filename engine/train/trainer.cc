@@ -253,7 +253,9 @@ void Trainer::ReportMemory() {
     usage.pools.push_back({purpose, bytes});
   };
   for (const MemoryPool& pool : run_.state->memory()) add(pool.purpose, pool.bytes);
-  add("gradients", GradientMemoryBytes(run_.state->layouts(), run_.state->compute_dtype()));
+  for (const MemoryItem& item : run_.runner->plan().host_memory) {
+    add(item.purpose, static_cast<int64_t>(item.bytes));
+  }
   for (const MemoryItem& item : run_.runner->plan().memory) {
     add(item.purpose, static_cast<int64_t>(item.bytes));
   }

@@ -1,20 +1,20 @@
 // Trains a preset on random tokens and prints one JSON object: tokens/s at the median step, the
-// share of the speed of light, and where memory went.
+// share of the speed of light, the step time that the simulator predicts, and planned and measured
+// memory.
 //
-//   bazel run //tests/bench/train -- --preset gpt2-124m --batch 4 --sequence 256 --steps 12
+//   bazel run //tests/bench:train -- --preset gpt2-124m --batch 4 --sequence 256 --steps 12
+//   bazel run //tests/bench:train -- --device cpu-discrete --device_budget 200MB --link_gbps 2
 //
 // tests/bench/pytorch_baseline.py trains the same presets with PyTorch.
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cmath>
+#include <cstdint>
+#include <fstream>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -24,25 +24,15 @@
 #include "engine/exec/step_runner.h"
 #include "engine/model/initializer.h"
 #include "engine/ops/cpu/cpu_ops.h"
+#include "engine/schedule/calibration.h"
 #include "engine/schedule/planner.h"
 #include "engine/train/speed_of_light.h"
 #include "nlohmann/json.hpp"
+#include "tests/bench/train/options.h"
 #include "tests/bench/train/presets.h"
 
 namespace millrace {
 namespace {
-
-struct Options {
-  std::string preset = "gpt2-124m";
-  Recipe recipe = Recipe::kFull;
-  OptimizerKind optimizer = OptimizerKind::kAdamW;
-  std::string compute = CpuHasBf16() ? "bf16" : "f32";
-  int64_t batch = 4, sequence = 256, micro_batch = 0;
-  int64_t steps = 12;
-  int threads = static_cast<int>(std::thread::hardware_concurrency());
-  double clip_norm = 1.0;
-  size_t device_budget = size_t{1} << 40;
-};
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -64,36 +54,88 @@ MicroBatch RandomBatch(const ModelSpec& spec, int64_t count, int64_t sequence, u
   return batch;
 }
 
-absl::StatusOr<nlohmann::json> Measure(const Options& options) {
-  MILLRACE_ASSIGN_OR_RETURN(const ModelSpec spec, PresetModel(options.preset));
-  ThreadPool pool(options.threads);
-  const DType compute = options.compute == "bf16" ? DType::kBF16 : DType::kF32;
-  const double peak_flops = MeasureMatmulPeak(compute, &pool);
-  std::unique_ptr<Ops> ops = CreateCpuOps(compute, &pool);
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::unique_ptr<HostState> state,
-      HostState::Create(MakeSlabLayouts(spec), options.recipe, compute, pool, options.optimizer));
+// A file's line "VmRSS:  123 kB", in bytes; 0 when there is none.
+int64_t StatusBytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    int64_t kilobytes = 0;
+    if (word == key + ":" && status >> kilobytes) return kilobytes * 1024;
+  }
+  return 0;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// The model's initial weights, one unit after the other.
+void DrawWeights(const ModelSpec& spec, ThreadPool& pool, HostState* state) {
   for (int unit = 0; unit < state->num_units(); ++unit) {
     std::vector<float> slab(static_cast<size_t>(state->count(unit)));
     InitializeSlab(spec, state->layout(unit), 0, pool, absl::MakeSpan(slab));
     state->WriteMaster(unit, 0, slab);
   }
+}
+
+nlohmann::json Stalls(const StepStalls& stalls) {
+  return {{"weights", stalls.weights},
+          {"gradients", stalls.gradients},
+          {"optimizer", stalls.optimizer},
+          {"activations", stalls.activations},
+          {"data", stalls.data}};
+}
+
+absl::StatusOr<nlohmann::json> Measure(const BenchOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const ModelSpec spec, PresetModel(options.preset));
+  ThreadPool pool(options.threads);
+  // The host's own work: on a discrete device it runs beside the ops.
+  ThreadPool host_pool(options.threads);
+  const DType compute = options.compute_dtype();
+  const double peak_flops = MeasureMatmulPeak(compute, &pool);
+  DeviceProfile profile = CalibrateCpu(options.calibration, compute, pool).profile;
+  if (!options.unified()) profile = WithLink(std::move(profile), options.link_gbps * 1e9, 0);
+
+  std::unique_ptr<Ops> ops = CreateCpuOps(compute, &pool);
+  const int64_t runtime_bytes = StatusBytes("VmRSS");
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<HostState> state,
+                            HostState::Create(MakeSlabLayouts(spec), options.recipe, compute,
+                                              host_pool, options.optimizer));
+  DrawWeights(spec, host_pool, state.get());
 
   const int64_t tokens = options.batch * options.sequence;
   const int64_t micro_batch =
       options.micro_batch > 0 ? options.micro_batch * options.sequence : tokens;
-  const StepShape shape =
+  StepShape shape =
       ChooseStepShape(spec, tokens, micro_batch, options.sequence, options.clip_norm > 0, compute);
+  if (options.head == "tiles" && shape.vocab_tile == 0) {
+    shape.vocab_tile = (spec.vocab_size + 7) / 8;
+  }
   ScheduledModel model = MakeScheduledModel(spec, *state, *ops, shape);
-  MILLRACE_ASSIGN_OR_RETURN(const Plan plan,
-                            MakePlan(model, shape, /*unified=*/true, options.device_budget));
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, CreateCpuDevice(plan.device_bytes));
+  const UpdateWork update =
+      UpdateWorkOf(state->layouts(), options.recipe, compute, options.optimizer);
+  MILLRACE_ASSIGN_OR_RETURN(const PlannedStep planned,
+                            PlanStep(model, shape,
+                                     {.unified = options.unified(),
+                                      .device_budget_bytes = options.device_budget,
+                                      .host_budget_bytes = options.host_budget,
+                                      .choices = options.choices(),
+                                      .profile = &profile,
+                                      .update = update}));
+  const Plan& plan = planned.plan;
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                            CreateCpuDevice({.budget_bytes = plan.device_bytes,
+                                             .mode = options.unified() ? CpuDeviceMode::kUnified
+                                                                       : CpuDeviceMode::kDiscrete,
+                                             .link_bytes_per_second = options.link_gbps * 1e9}));
   MILLRACE_ASSIGN_OR_RETURN(
       std::unique_ptr<StepRunner> runner,
-      StepRunner::Create(model, plan, device.get(), ops.get(), &pool, state.get(), nullptr));
+      StepRunner::Create(model, plan, device.get(), ops.get(), &host_pool, state.get(), nullptr));
 
   std::vector<double> seconds;
-  double flops = 0, loss = 0;
+  double flops = 0;
+  StepResult last;
   for (int64_t step = 1; step <= options.steps; ++step) {
     std::vector<MicroBatch> batches;
     std::vector<TokenBatch> views;
@@ -107,68 +149,64 @@ absl::StatusOr<nlohmann::json> Measure(const Options& options) {
     flops = NeededFlops(spec, batches);
     const double begin = Now();
     MILLRACE_ASSIGN_OR_RETURN(
-        const StepResult result,
-        runner->TrainStep(views,
-                          {.step = step, .learning_rate = 1e-4, .clip_norm = options.clip_norm}));
+        last, runner->TrainStep(
+                  views, {.step = step, .learning_rate = 1e-4, .clip_norm = options.clip_norm}));
     seconds.push_back(Now() - begin);
-    loss = result.loss();
   }
   // The first steps touch memory for the first time.
-  std::vector<double> sorted(seconds.begin() + std::min<long>(3, options.steps - 1), seconds.end());
-  std::sort(sorted.begin(), sorted.end());
-  const double median = sorted[sorted.size() / 2];
+  const long warm_up = std::min<long>(3, static_cast<long>(seconds.size()) - 1);
+  const double median = Median({seconds.begin() + warm_up, seconds.end()});
 
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
   nlohmann::json memory;
-  for (const MemoryPool& pool_bytes : state->memory())
-    memory[pool_bytes.purpose] = pool_bytes.bytes;
-  memory["gradients"] = GradientMemoryBytes(state->layouts(), compute);
-  for (const MemoryItem& item : plan.memory) memory["device " + item.purpose] = item.bytes;
+  int64_t planned_bytes = runtime_bytes;
+  const auto add = [&](const std::string& purpose, int64_t bytes) {
+    memory[purpose] = bytes;
+    planned_bytes += bytes;
+  };
+  for (const MemoryPool& item : state->memory()) add(item.purpose, item.bytes);
+  for (const MemoryItem& item : plan.host_memory) {
+    add("host " + item.purpose, static_cast<int64_t>(item.bytes));
+  }
+  for (const MemoryItem& item : plan.memory) {
+    add("device " + item.purpose, static_cast<int64_t>(item.bytes));
+  }
+  nlohmann::json choices;
+  for (const PlanAlternative& choice : planned.alternatives) {
+    choices[choice.choice] = choice.value;
+  }
   return nlohmann::json{
       {"program", "millrace"},
       {"preset", options.preset},
       {"batch", options.batch},
       {"sequence", options.sequence},
+      {"micro_batches", shape.micro_batches},
       {"recipe", std::string(NameOf(options.recipe))},
       {"optimizer", std::string(NameOf(options.optimizer))},
       {"compute", options.compute},
       {"threads", options.threads},
+      {"device", options.device},
+      {"link_gbps", options.link_gbps},
+      {"plan", choices},
       {"step_seconds", median},
+      {"predicted_step_seconds", planned.simulation.seconds},
       {"tokens_per_second", static_cast<double>(tokens) / median},
       {"peak_matmul_flops", peak_flops},
       {"speed_of_light_ratio", flops / peak_flops / median},
-      {"kept_passes", plan.kept_passes},
-      {"peak_device_bytes", plan.device_bytes},
-      {"peak_resident_bytes", usage.ru_maxrss * int64_t{1024}},
+      {"stall_seconds", Stalls(last.stalls)},
+      {"planned_device_bytes", plan.device_bytes},
+      {"peak_device_bytes", runner->peak_device_bytes()},
+      {"planned_resident_bytes", planned_bytes},
+      {"resident_bytes", StatusBytes("VmRSS")},
+      {"peak_resident_bytes", StatusBytes("VmHWM")},
       {"memory_bytes", memory},
-      {"last_loss", loss},
+      {"last_loss", last.loss()},
   };
 }
 
 int Main(int argc, char** argv) {
-  Options options;
+  BenchOptions options;
   CLI::App app("Trains a preset on random tokens and prints one JSON object.");
-  app.add_option("--preset", options.preset)->check(CLI::IsMember(PresetNames()));
-  app.add_option("--batch", options.batch, "sequences a step")->check(CLI::PositiveNumber);
-  app.add_option("--micro_batch", options.micro_batch, "sequences a micro-batch; 0: all");
-  app.add_option("--sequence", options.sequence, "tokens a sequence")->check(CLI::PositiveNumber);
-  app.add_option("--steps", options.steps)->check(CLI::PositiveNumber);
-  app.add_option("--recipe", options.recipe)
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Recipe>{{"full", Recipe::kFull},
-                                                                        {"lean", Recipe::kLean},
-                                                                        {"tiny", Recipe::kTiny},
-                                                                        {"fp32", Recipe::kFp32}}));
-  app.add_option("--optimizer", options.optimizer)
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, OptimizerKind>{{"adamw", OptimizerKind::kAdamW},
-                                               {"sgd", OptimizerKind::kSgd},
-                                               {"lion", OptimizerKind::kLion}}));
-  app.add_option("--compute", options.compute)->check(CLI::IsMember({"bf16", "f32"}));
-  app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
-  app.add_option("--clip_norm", options.clip_norm, "0: no clipping");
-  app.add_option("--device_budget", options.device_budget, "bytes")
-      ->transform(CLI::AsSizeValue(false));
+  AddOptions(app, options);
   CLI11_PARSE(app, argc, argv);
   const absl::StatusOr<nlohmann::json> result = Measure(options);
   if (!result.ok()) {
