@@ -252,7 +252,7 @@ class Multiplication {
   // The panel of rows from `i` on.
   AmxTiles RowTiles(Range rows, int64_t i, int64_t k) const {
     if (!plan_.in_place) return PackedAmxTiles(PackedRows(k, (i - rows.begin) / kBlock));
-    if (p_.k % kAmxTileDepth == 0 && i + kBlock <= rows.end) {
+    if (DepthAt(k) % kAmxTileDepth == 0 && i + kBlock <= rows.end) {
       const auto* a = static_cast<const BFloat16*>(p_.a) + i * p_.a_stride + k;
       return AmxTilesInRows(a, p_.a_stride);
     }
