@@ -14,10 +14,11 @@ namespace {
 
 constexpr int64_t kStrip = kAmxBlock;
 // Queries of a block, and keys that meet them at a time.
-constexpr int64_t kQueries = 64;
-constexpr int64_t kForwardKeys = 256, kBackwardKeys = 128;
+constexpr int64_t kForwardQueries = 64, kForwardKeys = 512;
+constexpr int64_t kBackwardQueries = 64, kBackwardKeys = 128;
+constexpr int64_t kQueries = std::max(kForwardQueries, kBackwardQueries);
 // Elements of a row of scores: rows lie in different cache sets.
-constexpr int64_t kForwardStride = kForwardKeys + 16, kBackwardStride = kQueries + 16;
+constexpr int64_t kForwardStride = kForwardKeys + 16, kBackwardStride = kBackwardQueries + 16;
 
 int64_t Padded(int64_t rows) { return (rows + kStrip - 1) / kStrip * kStrip; }
 
@@ -26,8 +27,10 @@ struct Scratch {
   BFloat16 *q, *dout;  // [kQueries, head_dim], rows beyond the document 0
   float *o, *dq;       // [kQueries, head_dim]
   float *row_max, *row_sum, *log_sum_exp, *delta;  // [kQueries]
-  float *scores, *dprobabilities;  // [kQueries, kForwardStride]; [kBackwardKeys, kBackwardStride]
-  BFloat16 *probabilities, *dscores;         // [kQueries, kForwardKeys]; [kBackwardKeys, kQueries]
+  float *scores,
+      *dprobabilities;  // [kForwardQueries, kForwardStride]; [kBackwardKeys, kBackwardStride]
+  BFloat16 *probabilities,
+      *dscores;  // [kForwardQueries, kForwardKeys]; [kBackwardKeys, kBackwardQueries]
   std::byte *keys_by_head, *values_by_head;  // Kᵀ; forward: V as well, backward: K
   std::byte *q_turned, *dout_turned, *q_packed, *dout_packed;
   std::byte* dscores_turned;
@@ -37,8 +40,9 @@ struct Scratch {
   Scratch(Carver& carver, int64_t longest, int64_t d) {
     const int64_t padded = Padded(longest);
     constexpr int64_t kScores =
-        std::max(kQueries * kForwardStride, kBackwardKeys * kBackwardStride);
-    constexpr int64_t kProbabilities = kQueries * std::max(kForwardKeys, kBackwardKeys);
+        std::max(kForwardQueries * kForwardStride, kBackwardKeys * kBackwardStride);
+    constexpr int64_t kProbabilities =
+        std::max(kForwardQueries * kForwardKeys, kBackwardKeys * kBackwardQueries);
     q = carver.Take<BFloat16>(kQueries * d);
     dout = carver.Take<BFloat16>(kQueries * d);
     o = carver.Take<float>(kQueries * d);
@@ -58,7 +62,7 @@ struct Scratch {
     dout_turned = packed(kQueries);
     q_packed = packed(kQueries);
     dout_packed = packed(kQueries);
-    dscores_turned = carver.Take<std::byte>(kQueries * kBackwardKeys * 2);
+    dscores_turned = carver.Take<std::byte>(kBackwardQueries * kBackwardKeys * 2);
     k = carver.Take<BFloat16>(padded * d);
     v = carver.Take<BFloat16>(padded * d);
     dk = carver.Take<float>(padded * d);
@@ -105,7 +109,7 @@ class Worker {
     const int64_t kv = task.kv_head;
     PackB(Matrix(task.begin, p_.key(kv)), p_.row(), false, task.length, d_, s_.keys_by_head);
     PackB(Matrix(task.begin, p_.value(kv)), p_.row(), true, d_, task.length, s_.values_by_head);
-    ForEachBlock(task, [&](const Block& block) { ForwardBlock(op, task, block); });
+    ForEachBlock(task, kForwardQueries, [&](const Block& block) { ForwardBlock(op, task, block); });
   }
 
   void Backward(const AttentionBackward& op, const AttentionTask& task) {
@@ -117,7 +121,8 @@ class Worker {
              s_.v);
     std::fill(s_.dk, s_.dk + padded * d_, 0.0f);
     std::fill(s_.dv, s_.dv + padded * d_, 0.0f);
-    ForEachBlock(task, [&](const Block& block) { BackwardBlock(op, task, block); });
+    ForEachBlock(task, kBackwardQueries,
+                 [&](const Block& block) { BackwardBlock(op, task, block); });
     StoreRows(s_.dk, task.length, op.dqkv, task.begin, p_.key(kv));
     StoreRows(s_.dv, task.length, op.dqkv, task.begin, p_.value(kv));
   }
@@ -128,10 +133,10 @@ class Worker {
   }
 
   template <typename F>
-  void ForEachBlock(const AttentionTask& task, F function) {
+  void ForEachBlock(const AttentionTask& task, int64_t queries, F function) {
     for (int64_t head = task.kv_head * p_.group(); head < (task.kv_head + 1) * p_.group(); ++head) {
-      for (int64_t begin = 0; begin < task.length; begin += kQueries) {
-        const Block block = {head, begin, std::min(kQueries, task.length - begin)};
+      for (int64_t begin = 0; begin < task.length; begin += queries) {
+        const Block block = {head, begin, std::min(queries, task.length - begin)};
         PackRows(Matrix(task.begin + begin, p_.query(head)), p_.row(), block.rows,
                  Padded(block.rows), d_, DType::kBF16, s_.q);
         function(block);
@@ -157,33 +162,37 @@ class Worker {
   }
 
   void ForwardBlock(const AttentionForward& op, const AttentionTask& task, const Block& block) {
-    const int64_t key_pairs = Padded(task.length) / kStrip;
+    const int64_t key_pairs = Padded(task.length) / kStrip, rows = Padded(block.rows);
     for (int64_t first_key = 0; first_key < block.end(); first_key += kForwardKeys) {
       const bool first = first_key == 0;
-      for (int64_t strip = 0; strip < block.strips(); ++strip) {
-        const int64_t row = strip * kStrip;
-        // Up to the last key that the strip's last query sees.
-        const int64_t keys = std::min(kForwardKeys, block.begin + row + kStrip - first_key);
-        if (keys <= 0) continue;
-        float* scores = s_.scores + row * kForwardStride;
+      // Up to the last key that the strip's last query sees; none for some strips at the end.
+      const auto keys_of = [&](int64_t row) {
+        return std::min(kForwardKeys, block.begin + row + kStrip - first_key);
+      };
+      for (int64_t row = 0; row < rows; row += kStrip) {
         const AmxTiles q = AmxTilesInRows(s_.q + row * d_, d_);
-        for (int64_t key = 0; key < keys; key += kStrip) {
+        for (int64_t key = 0; key < keys_of(row); key += kStrip) {
           MultiplyAmxBlock(q,
                            s_.keys_by_head + (first_key + key) / kStrip * panels_ * kAmxPairBytes,
-                           panels_, false, scores + key, kForwardStride);
+                           panels_, false, s_.scores + row * kForwardStride + key, kForwardStride);
         }
-        BFloat16* probabilities = s_.probabilities + row * kForwardKeys;
-        float* o = s_.o + row * d_;
+      }
+      for (int64_t row = 0; row < rows; row += kStrip) {
+        if (keys_of(row) <= 0) continue;
         SoftmaxStrip({.rows = block.rows - row,
-                      .columns = keys,
+                      .columns = keys_of(row),
                       .first_visible = block.begin + row - first_key,
                       .scale = p_.scale,
-                      .scores = scores,
+                      .scores = s_.scores + row * kForwardStride,
                       .stride = kForwardStride},
-                     first, probabilities, kForwardKeys, s_.row_max + row, s_.row_sum + row, o, d_);
-        Multiply(AmxTilesInRows(probabilities, kForwardKeys),
-                 s_.values_by_head + first_key / kStrip * kAmxPairBytes, key_pairs, keys / kStrip,
-                 !first, o);
+                     first, s_.probabilities + row * kForwardKeys, kForwardKeys, s_.row_max + row,
+                     s_.row_sum + row, s_.o + row * d_, d_);
+      }
+      for (int64_t row = 0; row < rows; row += kStrip) {
+        if (keys_of(row) <= 0) continue;
+        Multiply(AmxTilesInRows(s_.probabilities + row * kForwardKeys, kForwardKeys),
+                 s_.values_by_head + first_key / kStrip * kAmxPairBytes, key_pairs,
+                 keys_of(row) / kStrip, !first, s_.o + row * d_);
       }
     }
     const int64_t token = task.begin + block.begin;
@@ -211,7 +220,11 @@ class Worker {
     const int64_t key_pairs = Padded(task.length) / kStrip;
     for (int64_t first_key = 0; first_key < block.end(); first_key += kBackwardKeys) {
       const int64_t keys = std::min(kBackwardKeys, block.end() - first_key);
-      for (int64_t key = 0; key < keys; key += kStrip) BackwardStrip(block, first_key, key);
+      // One after the other for all keys: what a step has written is read when it has left the
+      // store buffer, out of which tiles cannot be loaded.
+      for (int64_t key = 0; key < keys; key += kStrip) MakeScores(block, first_key, key);
+      for (int64_t key = 0; key < keys; key += kStrip) MakeGradients(block, first_key, key);
+      for (int64_t key = 0; key < keys; key += kStrip) AddGradients(block, first_key, key);
       for (int64_t strip = 0; strip < block.strips(); ++strip) {
         Multiply(PackedAmxTiles(s_.dscores_turned + TurnedAt(strip, 0)),
                  s_.keys_by_head + first_key / kStrip * kAmxPairBytes, key_pairs, keys / kStrip,
@@ -226,38 +239,49 @@ class Worker {
     return (query_strip * (kBackwardKeys / kStrip) + key / kStrip) * kAmxPairBytes;
   }
 
-  // 32 keys from first_key + key on: their gradients, and those to their scores.
-  void BackwardStrip(const Block& block, int64_t first_key, int64_t key) {
-    const int64_t row = first_key + key, columns = block.strips() * kStrip;
-    const int64_t first = std::max<int64_t>(0, (row - block.begin) / kStrip);
+  // The first strip of queries that sees a key of the strip from `row` on.
+  static int64_t FirstStrip(const Block& block, int64_t row) {
+    return std::max<int64_t>(0, (row - block.begin) / kStrip);
+  }
+
+  // Scores of the 32 keys from first_key + key on, and gradients to their probabilities.
+  void MakeScores(const Block& block, int64_t first_key, int64_t key) {
+    const int64_t row = first_key + key, at = key * kBackwardStride;
     const AmxTiles k = AmxTilesInRows(s_.k + row * d_, d_);
     const AmxTiles v = AmxTilesInRows(s_.v + row * d_, d_);
-    float* scores = s_.scores + key * kBackwardStride;
-    float* dprobabilities = s_.dprobabilities + key * kBackwardStride;
-    for (int64_t strip = first; strip < block.strips(); ++strip) {
-      const int64_t panel = strip * panels_ * kAmxPairBytes;
-      MultiplyAmxBlock(k, s_.q_turned + panel, panels_, false, scores + strip * kStrip,
-                       kBackwardStride);
-      MultiplyAmxBlock(v, s_.dout_turned + panel, panels_, false, dprobabilities + strip * kStrip,
+    for (int64_t strip = FirstStrip(block, row); strip < block.strips(); ++strip) {
+      const int64_t panel = strip * panels_ * kAmxPairBytes, column = at + strip * kStrip;
+      MultiplyAmxBlock(k, s_.q_turned + panel, panels_, false, s_.scores + column, kBackwardStride);
+      MultiplyAmxBlock(v, s_.dout_turned + panel, panels_, false, s_.dprobabilities + column,
                        kBackwardStride);
     }
-    BFloat16* probabilities = s_.probabilities + key * kQueries;
-    BFloat16* dscores = s_.dscores + key * kQueries;
-    SoftmaxBackwardStrip({.columns = columns,
-                          .first_visible = row - block.begin,
+  }
+
+  // Their probabilities, and gradients to their scores.
+  void MakeGradients(const Block& block, int64_t first_key, int64_t key) {
+    SoftmaxBackwardStrip({.columns = block.strips() * kStrip,
+                          .first_visible = first_key + key - block.begin,
                           .scale = p_.scale,
-                          .scores = scores,
-                          .dprobabilities = dprobabilities,
+                          .scores = s_.scores + key * kBackwardStride,
+                          .dprobabilities = s_.dprobabilities + key * kBackwardStride,
                           .stride = kBackwardStride,
                           .log_sum_exp = s_.log_sum_exp,
                           .delta = s_.delta},
-                         probabilities, dscores);
-    Multiply(AmxTilesInRows(probabilities, columns).At(first),
-             s_.dout_packed + first * kAmxPairBytes, block.strips(), block.strips() - first, true,
+                         s_.probabilities + key * kBackwardQueries,
+                         s_.dscores + key * kBackwardQueries);
+  }
+
+  // Gradients to their values and themselves; those to scores are turned for the queries'.
+  void AddGradients(const Block& block, int64_t first_key, int64_t key) {
+    const int64_t row = first_key + key, strips = block.strips(), columns = strips * kStrip;
+    const int64_t first = FirstStrip(block, row);
+    const BFloat16* dscores = s_.dscores + key * kBackwardQueries;
+    Multiply(AmxTilesInRows(s_.probabilities + key * kBackwardQueries, columns).At(first),
+             s_.dout_packed + first * kAmxPairBytes, strips, strips - first, true,
              s_.dv + row * d_);
     Multiply(AmxTilesInRows(dscores, columns).At(first), s_.q_packed + first * kAmxPairBytes,
-             block.strips(), block.strips() - first, true, s_.dk + row * d_);
-    for (int64_t strip = 0; strip < block.strips(); ++strip) {
+             strips, strips - first, true, s_.dk + row * d_);
+    for (int64_t strip = 0; strip < strips; ++strip) {
       PackAmxPair({.from = dscores,
                    .stride = columns,
                    .is_b = false,

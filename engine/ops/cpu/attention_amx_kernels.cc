@@ -36,12 +36,18 @@ MILLRACE_AMX_INLINE __mmask16 FirstLanes(int64_t count) {
 
 // A row's maximum over its visible scores.
 MILLRACE_AMX_INLINE float Largest(const float* scores, int64_t visible) {
-  __m512 largest = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  for (int64_t j = 0; j < visible; j += 16) {
-    const __mmask16 mask = FirstLanes(visible - j);
-    largest = _mm512_mask_max_ps(largest, mask, largest, _mm512_maskz_loadu_ps(mask, scores + j));
+  const __m512 lowest = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+  __m512 a = lowest, b = lowest;
+  int64_t j = 0;
+  for (; j + 32 <= visible; j += 32) {
+    a = _mm512_max_ps(a, _mm512_loadu_ps(scores + j));
+    b = _mm512_max_ps(b, _mm512_loadu_ps(scores + j + 16));
   }
-  return _mm512_reduce_max_ps(largest);
+  for (; j < visible; j += 16) {
+    const __mmask16 mask = FirstLanes(visible - j);
+    a = _mm512_mask_max_ps(a, mask, a, _mm512_maskz_loadu_ps(mask, scores + j));
+  }
+  return _mm512_reduce_max_ps(_mm512_max_ps(a, b));
 }
 
 }  // namespace
@@ -63,7 +69,14 @@ MILLRACE_AMX void SoftmaxStrip(const QueryStrip& s, bool first, BFloat16* probab
     const __m512 scale = _mm512_set1_ps(s.scale * kLog2E);
     const __m512 shift = _mm512_set1_ps(largest * kLog2E);
     __m512 sums = _mm512_setzero_ps();
-    for (int64_t j = 0; j < s.columns; j += 32) {
+    int64_t j = 0;
+    for (; j + 32 <= visible; j += 32) {
+      const __m512 e0 = Exp2(_mm512_fmsub_ps(_mm512_loadu_ps(scores + j), scale, shift));
+      const __m512 e1 = Exp2(_mm512_fmsub_ps(_mm512_loadu_ps(scores + j + 16), scale, shift));
+      sums = _mm512_add_ps(sums, _mm512_add_ps(e0, e1));
+      _mm512_storeu_si512(p + j, (__m512i)_mm512_cvtne2ps_pbh(e1, e0));
+    }
+    for (; j < s.columns; j += 32) {
       const __mmask16 mask0 = FirstLanes(visible - j), mask1 = FirstLanes(visible - j - 16);
       const __m512 x0 = _mm512_maskz_loadu_ps(mask0, scores + j);
       const __m512 x1 = _mm512_maskz_loadu_ps(mask1, scores + j + 16);

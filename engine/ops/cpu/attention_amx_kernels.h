@@ -25,9 +25,9 @@ void SoftmaxStrip(const QueryStrip& strip, bool first, BFloat16* probabilities,
                   int64_t probability_stride, float* row_max, float* row_sum, float* output,
                   int64_t head_dim);
 
-// Scores of 32 keys with up to 64 queries, and the gradients to their probabilities.
+// Scores of 32 keys with queries, and the gradients to their probabilities.
 struct KeyStrip {
-  int64_t columns;        // queries, with padding: 32 or 64
+  int64_t columns;        // queries, with padding: a multiple of 32
   int64_t first_visible;  // row r is seen by the queries of columns [first_visible + r, columns)
   float scale;
   const float* scores;          // [32, stride], not yet scaled
