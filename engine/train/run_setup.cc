@@ -14,9 +14,6 @@
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/failure.h"
 #include "engine/train/job_model.h"
-#include "engine/train/job_shortfall.h"
-#include "engine/train/job_step.h"
-#include "engine/train/job_target.h"
 #include "engine/train/speed_of_light.h"
 
 namespace millrace {
@@ -41,18 +38,16 @@ absl::StatusOr<TokenStore> PrepareData(const TrainSpec& spec, const Tokenizer& t
 }
 
 // How the run's steps are made on this machine.
-absl::StatusOr<Plan> PlanRun(const TrainSpec& spec, const ModelSpec& model) {
-  MILLRACE_ASSIGN_OR_RETURN(const JobTarget machine,
-                            ResolveTarget(spec, {.calibration_file = spec.calibration_file}));
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::optional<PlannedJobStep> best,
-      BestStep(spec, model, machine, ShapesOf(spec, model, machine, std::nullopt)));
-  if (best) return std::move(best->planned.plan);
-  const Shortfall shortfall = ExplainShortfall(spec, model, machine);
-  const std::string message = absl::StrCat(shortfall.field, ": ", shortfall.text);
+absl::StatusOr<JobPlan> PlanRun(const TrainSpec& spec, const ModelSpec& model) {
+  MILLRACE_ASSIGN_OR_RETURN(JobPlan plan,
+                            PlanJob(spec, model, {.calibration_file = spec.calibration_file}));
+  plan.trace_json.clear();
+  if (plan.fits) return plan;
+  const std::string message = absl::StrCat(plan.shortfall_field, ": ", plan.shortfall);
   // What the job asks for can be refused for good; what is free may change.
-  const bool own_budget = (shortfall.field == "memory.device_budget" && spec.device_budget_bytes) ||
-                          (shortfall.field == "memory.host_budget" && spec.host_budget_bytes);
+  const bool own_budget =
+      (plan.shortfall_field == "memory.device_budget" && spec.device_budget_bytes) ||
+      (plan.shortfall_field == "memory.host_budget" && spec.host_budget_bytes);
   return own_budget ? absl::InvalidArgumentError(message) : absl::ResourceExhaustedError(message);
 }
 
@@ -133,8 +128,8 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
                                                     .eval_fraction = spec.eval_fraction,
                                                     .seed = static_cast<uint64_t>(spec.seed)}));
 
-  MILLRACE_ASSIGN_OR_RETURN(const Plan plan, PlanRun(run->spec, run->model));
-  const StepShape& shape = plan.shape;
+  MILLRACE_ASSIGN_OR_RETURN(run->plan, PlanRun(run->spec, run->model));
+  const StepShape& shape = run->plan.plan.shape;
   run->spec.tokens_per_micro_batch = shape.tokens_per_micro_batch;
   RunIdentity identity = IdentityOf(run->spec, run->model, run->store->sha256(), shape);
   if (checkpoint) {
@@ -142,7 +137,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
   }
   run->at.identity = std::move(identity);
 
-  MILLRACE_RETURN_IF_ERROR(MakeEngine(plan, stop, run.get()));
+  MILLRACE_RETURN_IF_ERROR(MakeEngine(run->plan.plan, stop, run.get()));
   if (checkpoint) {
     MILLRACE_RETURN_IF_ERROR(ReadHostState(checkpoint->folder, run->model, run->state.get()));
     MILLRACE_RETURN_IF_ERROR(run->loader->Seek(run->at.cursor));

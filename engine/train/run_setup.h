@@ -17,6 +17,7 @@
 #include "engine/ops/ops.h"
 #include "engine/state/host_state.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/job_plan.h"
 #include "engine/train/stop_control.h"
 #include "engine/train/train_events.h"
 #include "engine/train/train_spec.h"
@@ -26,6 +27,7 @@ namespace millrace {
 struct RunSetup {
   TrainSpec spec;  // resolved, with its micro-batch
   ModelSpec model;
+  JobPlan plan;             // without its trace
   std::string checkpoints;  // folder
   // Members are made in this order; what comes later uses what comes before.
   std::unique_ptr<Tokenizer> tokenizer;

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/schedule/stalls.h"
 #include "engine/state/host_state.h"
+#include "engine/train/job_plan.h"
 #include "engine/train/train_spec.h"
 
 namespace millrace {
@@ -67,8 +68,8 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
 
   // Model and data are read and the plan is verified; steps follow. `resolved` has everything
-  // decided that fixes the numbers.
-  virtual void OnPrepared(const TrainSpec& resolved, int64_t start_step) {}
+  // decided that fixes the numbers, `plan` is how its steps run.
+  virtual void OnPrepared(const TrainSpec& resolved, const JobPlan& plan, int64_t start_step) {}
   virtual void OnStep(const StepMetrics& metrics) {}
   virtual void OnEvaluation(const EvaluationMetrics& metrics) {}
   virtual void OnCheckpoint(const CheckpointSaved& checkpoint) {}

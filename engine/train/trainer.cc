@@ -269,7 +269,7 @@ void Trainer::ReportMemory() {
 absl::StatusOr<TrainResult> Trainer::Run() {
   const int64_t start_step = run_.at.step;
   saved_step_ = start_step;
-  observer_.OnPrepared(run_.spec, start_step);
+  observer_.OnPrepared(run_.spec, run_.plan, start_step);
   ReportMemory();
   while (run_.at.step < run_.spec.steps) {
     if (stop_.cancelled()) return absl::CancelledError("cancelled");

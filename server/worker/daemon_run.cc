@@ -15,6 +15,7 @@
 #include "server/worker/daemon_link.h"
 #include "server/worker/event_conversion.h"
 #include "server/worker/log_observer.h"
+#include "server/worker/plan_conversion.h"
 #include "server/worker/report_buffer.h"
 #include "server/worker/spec_conversion.h"
 #include "server/worker/unsent_reports.h"
@@ -27,11 +28,12 @@ class ReportingObserver : public LogObserver {
   ReportingObserver(v1::JobSpec spec, ReportBuffer* reports, spdlog::logger* log)
       : LogObserver(log), spec_(std::move(spec)), reports_(reports) {}
 
-  void OnPrepared(const TrainSpec& resolved, int64_t start_step) override {
-    LogObserver::OnPrepared(resolved, start_step);
+  void OnPrepared(const TrainSpec& resolved, const JobPlan& plan, int64_t start_step) override {
+    LogObserver::OnPrepared(resolved, plan, start_step);
     v1::WorkerReport report;
     *report.mutable_prepared()->mutable_resolved_spec() = FillIn(spec_, resolved);
     report.mutable_prepared()->set_start_step(start_step);
+    *report.mutable_prepared()->mutable_plan() = ToProto(plan);
     reports_->Add(std::move(report));
   }
   void OnStep(const StepMetrics& metrics) override {
@@ -86,8 +88,13 @@ absl::StatusOr<TrainResult> RunAttempt(const DaemonRunOptions& options,
   const std::string data_path =
       absl::StrCat(DataPaths(options.data_dir).Dataset(dataset), "/files");
   std::vector<FieldProblem> problems;
-  const TrainSpec train_spec = ToTrainSpec(spec, data_path, &problems);
+  TrainSpec train_spec = ToTrainSpec(spec, data_path, &problems);
   MILLRACE_RETURN_IF_ERROR(StatusOf(problems));
+  // The daemon has filled in both, and measured.
+  if (train_spec.compute && train_spec.threads) {
+    train_spec.calibration_file =
+        DataPaths(options.data_dir).CpuProfile(NameOf(*train_spec.compute), *train_spec.threads);
+  }
   ReportingObserver observer(std::move(spec), reports, &log);
   return Train(train_spec, options.job_dir, observer, stop);
 }

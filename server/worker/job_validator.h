@@ -25,7 +25,7 @@ class JobValidator : public SpecValidator, public JobPlanner {
     int64_t cores = 0;
     // Memory of the node; 0 is what it has.
     int64_t memory_bytes = 0;
-    // Where the processor's profiles are kept; without it, they are measured once a process.
+    // Where the processor's profiles are kept; without it, one of middling speed is assumed.
     std::optional<DataPaths> paths;
   };
 

@@ -19,7 +19,7 @@ std::string MiB(int64_t bytes) {
 
 }  // namespace
 
-void LogObserver::OnPrepared(const TrainSpec& resolved, int64_t start_step) {
+void LogObserver::OnPrepared(const TrainSpec& resolved, const JobPlan& plan, int64_t start_step) {
   total_steps_ = resolved.steps;
   log_->info("{}", absl::StrFormat(
                        "prepared: %d steps of %d tokens in micro-batches of %d, %d threads, "
@@ -29,6 +29,12 @@ void LogObserver::OnPrepared(const TrainSpec& resolved, int64_t start_step) {
                        NameOf(resolved.recipe), NameOf(resolved.compute.value_or(DType::kF32)),
                        start_step > 0 ? absl::StrCat("continues after step ", start_step)
                                       : "starts at the beginning"));
+  log_->info("{}", absl::StrFormat(
+                       "planned for %s: %.0f tokens/s, %.3f s a step; %s", plan.device,
+                       plan.tokens_per_second, plan.step_seconds,
+                       absl::StrJoin(plan.choices, ", ", [](std::string* out, const auto& choice) {
+                         absl::StrAppend(out, choice.name, " ", choice.value);
+                       })));
 }
 
 void LogObserver::OnStep(const StepMetrics& metrics) {

@@ -17,7 +17,7 @@ class LogObserver : public TrainObserver {
   // `log` outlives this.
   explicit LogObserver(spdlog::logger* log) : log_(log) {}
 
-  void OnPrepared(const TrainSpec& resolved, int64_t start_step) override;
+  void OnPrepared(const TrainSpec& resolved, const JobPlan& plan, int64_t start_step) override;
   void OnStep(const StepMetrics& metrics) override;
   void OnEvaluation(const EvaluationMetrics& metrics) override;
   void OnCheckpoint(const CheckpointSaved& checkpoint) override;

@@ -113,6 +113,8 @@ TEST_F(PlanTest, ADeviceWithMemoryOfItsOwnMakesTheSameWeights) {
   ASSERT_EQ(discrete.state(), v1::Job::SUCCEEDED) << discrete.message();
   EXPECT_FALSE(system_->StateHashes("unified").empty());
   EXPECT_EQ(system_->StateHashes("unified"), system_->StateHashes("discrete"));
+  EXPECT_EQ(discrete.plan().device(), "cpu-discrete");
+  EXPECT_THAT(system_->Run({"show", "discrete"}).output, HasSubstr("Planned"));
   EXPECT_LE(discrete.progress().memory().peak_device_bytes(), 8 << 20);
 }
 

@@ -19,7 +19,7 @@ namespace millrace {
 
 // Keeps all it is told; `on_step` runs after each step.
 struct RecordingObserver : TrainObserver {
-  void OnPrepared(const TrainSpec& spec, int64_t step) override {
+  void OnPrepared(const TrainSpec& spec, const JobPlan& plan, int64_t step) override {
     resolved = spec;
     start_step = step;
   }
