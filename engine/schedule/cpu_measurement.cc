@@ -284,6 +284,8 @@ class OpsMeasurement {
     std::vector<int32_t> targets(kTokens);
     for (int64_t i = 0; i < kTokens; ++i) targets[i] = static_cast<int32_t>(i * 13 % kVocab);
     double loss = 0;
+    // Where the chunk of tokens before has left it.
+    const void* weight = Read(kVocab, kWidth);
     for (int64_t t : tokens) {
       for (int64_t width : widths) {
         const double flops = 2 * Real(t) * Real(width) * Real(kVocab);
@@ -293,7 +295,7 @@ class OpsMeasurement {
                                   .hidden = width,
                                   .vocab = kVocab,
                                   .x = recent_,
-                                  .weight = Read(kVocab, width),
+                                  .weight = weight,
                                   .targets = targets.data(),
                                   .gradient_scale = 1e-3f,
                                   .loss_sum = &loss};
