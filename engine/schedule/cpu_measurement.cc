@@ -52,9 +52,11 @@ double Typical(
     prepare();
     const Clock::time_point begin = Clock::now();
     call();
-    if (i == 0) continue;
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
-    spent += seconds.back();
+    const double last = std::chrono::duration<double>(Clock::now() - begin).count();
+    // What takes that long needs no warming up.
+    if (i == 0 && last < kEnough) continue;
+    seconds.push_back(last);
+    spent += last;
   }
   std::sort(seconds.begin(), seconds.end());
   return std::max(seconds[(seconds.size() - 1) / 2], 1e-9);
