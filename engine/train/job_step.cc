@@ -68,9 +68,15 @@ bool JobStep::Fits() const {
 
 std::vector<int64_t> MultiplesDividing(int64_t whole, int64_t part) {
   std::vector<int64_t> found;
-  for (int64_t n = part; n <= whole; n += part) {
-    if (whole % n == 0) found.push_back(n);
+  if (whole % part != 0) return found;
+  // A step may have some 10^12 tokens: only as far as the root.
+  const int64_t count = whole / part;
+  for (int64_t n = 1; n * n <= count; ++n) {
+    if (count % n != 0) continue;
+    found.push_back(part * n);
+    if (n * n != count) found.push_back(part * (count / n));
   }
+  std::sort(found.begin(), found.end());
   return found;
 }
 

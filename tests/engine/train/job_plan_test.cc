@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/train/job_step.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace millrace {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -55,6 +58,13 @@ int64_t Total(const std::vector<MemoryItem>& items) {
   int64_t bytes = 0;
   for (const MemoryItem& item : items) bytes += static_cast<int64_t>(item.bytes);
   return bytes;
+}
+
+TEST(JobStepTest, SizesOfMicroBatchesAreFoundAtOnceHoweverLargeTheStep) {
+  EXPECT_THAT(MultiplesDividing(24, 2), ElementsAre(2, 4, 6, 8, 12, 24));
+  EXPECT_THAT(MultiplesDividing(9, 3), ElementsAre(3, 9));
+  EXPECT_THAT(MultiplesDividing(10, 4), IsEmpty());
+  EXPECT_EQ(MultiplesDividing(int64_t{1} << 40, 2).size(), 40u);
 }
 
 TEST(JobPlanTest, ASevenBillionModelOnAnH200IsFastAndLeavesTheDeviceHardlyIdle) {
