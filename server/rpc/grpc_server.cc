@@ -15,7 +15,9 @@
 namespace millrace {
 namespace {
 
-constexpr int kMaxMessageBytes = 4 * 1024 * 1024;
+constexpr int kMaxReceivedBytes = 4 * 1024 * 1024;
+// The trace of a plan; all other answers keep to 4 MiB.
+constexpr int kMaxSentBytes = 64 * 1024 * 1024;
 // Clients may send keepalive pings this often; more often is answered with GOAWAY.
 constexpr int kMinPingIntervalMs = 10'000;
 constexpr int kKeepaliveTimeMs = 60'000;
@@ -38,8 +40,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   int port = 0;
   builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  builder.SetMaxSendMessageSize(kMaxMessageBytes);
+  builder.SetMaxReceiveMessageSize(kMaxReceivedBytes);
+  builder.SetMaxSendMessageSize(kMaxSentBytes);
   // Else a second daemon would share the port in silence.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,

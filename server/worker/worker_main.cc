@@ -25,10 +25,9 @@ constexpr char kDescription[] =
     "  millrace-worker --spec job.yaml --dir DIR\n\n"
     "runs a job file without a daemon: checkpoints go to DIR, one JSON object a step (step, loss,\n"
     "gradient_norm, learning_rate, tokens, step_seconds, tokens_per_second, speed_of_light_ratio,\n"
-    "total_tokens) to standard output, the log to standard error. It goes on from DIR's last\n"
-    "complete checkpoint if there is one. SIGTERM or Ctrl-C writes a checkpoint and ends; a "
-    "second\n"
-    "one ends at once. The other flags are for millraced, which starts workers of its own.";
+    "total_tokens, stalls) to standard output, the log to standard error. It goes on from DIR's\n"
+    "last complete checkpoint if there is one. SIGTERM or Ctrl-C writes a checkpoint and ends; a\n"
+    "second one ends at once. The other flags are for millraced, which starts workers of its own.";
 
 // The daemon should live longer than a worker that takes too much.
 constexpr int kOutOfMemoryScore = 500;

@@ -191,6 +191,8 @@ TEST_F(TrainingTest, MetricsFollowTheJobAndEndWithIt) {
   EXPECT_THAT(metrics, HasSubstr("millrace_build_info"));
   EXPECT_THAT(metrics, HasSubstr("millrace_jobs{state=\"RUNNING\"} 1"));
   EXPECT_THAT(metrics, HasSubstr("millrace_train_loss{job_id=\"long\"}"));
+  EXPECT_THAT(metrics, HasSubstr("millrace_train_predicted_step_seconds{job_id=\"long\"}"));
+  EXPECT_THAT(metrics, HasSubstr("millrace_stream_stall_seconds_total{cause=\"optimizer\""));
   EXPECT_THAT(metrics, HasSubstr("grpc_server_handled_total"));
   EXPECT_EQ(system_.Run({"cancel", "long", "--wait"}).exit_code, 0);
   EXPECT_THAT(system_.Metrics(), Not(HasSubstr("job_id=\"long\"")));

@@ -59,6 +59,7 @@ class FakePlanner : public JobPlanner {
     v1::PlanJobResponse response;
     response.mutable_plan()->set_fits(true);
     response.mutable_plan()->set_device(request.device());
+    if (request.trace()) response.set_trace(std::string(size_t{5} << 20, 't'));
     return response;
   }
   void set_error(absl::Status error) {

@@ -75,6 +75,15 @@ TEST_F(JobServiceTest, PlansAJobAndTellsAnUnknownProfile) {
   EXPECT_EQ(response.plan().device(), "h200");
   EXPECT_EQ(planner_.request().spec().name(), "plays");
 
+  request.set_trace(true);
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(64 << 20);
+  auto stub = v1::JobService::NewStub(
+      grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(), arguments));
+  grpc::ClientContext with_trace;
+  ASSERT_TRUE(stub->PlanJob(&with_trace, request, &response).ok());
+  EXPECT_EQ(response.trace().size(), size_t{5} << 20) << "more than other messages may have";
+
   planner_.set_error(MakeFieldError(ErrorReason::kProfileUnknown, {{"device", "is unknown"}}));
   grpc::ClientContext again;
   const grpc::Status unknown = jobs_->PlanJob(&again, request, &response);
