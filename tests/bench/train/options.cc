@@ -43,6 +43,8 @@ void AddOptions(CLI::App& app, BenchOptions& o) {
                                                {"lion", OptimizerKind::kLion}}));
   app.add_option("--compute", o.compute)->check(CLI::IsMember({"bf16", "f32"}));
   app.add_option("--threads", o.threads)->check(CLI::PositiveNumber);
+  app.add_option("--host_threads", o.host_threads,
+                 "of the optimizer and the embedding's rows; 0: as many as --threads");
   app.add_option("--clip_norm", o.clip_norm, "0: no clipping")->check(CLI::NonNegativeNumber);
   app.add_option("--device", o.device)->check(CLI::IsMember({"cpu", "cpu-discrete"}));
   app.add_option("--link_gbps", o.link_gbps, "10^9 bytes/s each way, cpu-discrete; 0: no limit")

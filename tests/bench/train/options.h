@@ -25,6 +25,7 @@ struct BenchOptions {
   int64_t batch = 4, sequence = 256, micro_batch = 0;
   int64_t steps = 12;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
+  int host_threads = 0;  // of the optimizer and the embedding; 0: as many
   double clip_norm = 1.0;
   double link_gbps = 0;
   size_t device_budget = size_t{1} << 40, host_budget = size_t{1} << 40;

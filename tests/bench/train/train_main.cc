@@ -91,7 +91,7 @@ absl::StatusOr<nlohmann::json> Measure(const BenchOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const ModelSpec spec, PresetModel(options.preset));
   ThreadPool pool(options.threads);
   // The host's own work: on a discrete device it runs beside the ops.
-  ThreadPool host_pool(options.threads);
+  ThreadPool host_pool(options.host_threads > 0 ? options.host_threads : options.threads);
   const DType compute = options.compute_dtype();
   const double peak_flops = MeasureMatmulPeak(compute, &pool);
   DeviceProfile profile = CalibrateCpu(options.calibration, compute, pool).profile;
