@@ -57,8 +57,9 @@ std::string JobFileText(const JobOptions& o) {
       "data: {train: ", o.dataset, ", sequence_length: ", o.sequence_length, "}\n",
       "train:\n  steps: ", o.steps, "\n  tokens_per_step: ", o.tokens_per_step,
       "\n  tokens_per_micro_batch: ", o.tokens_per_step / 2,
-      "\n  seed: 7\n  threads: 1\n  optimizer: {learning_rate: ", o.learning_rate, "}\n",
-      "checkpoint: {every_steps: ", o.checkpoint_every, "}\n", o.extra);
+      "\n  seed: 7\n  threads: 1\n  optimizer: {name: ", o.optimizer,
+      ", learning_rate: ", o.learning_rate, "}\n", "checkpoint: {every_steps: ", o.checkpoint_every,
+      "}\n", o.extra);
 }
 
 System::System() {

@@ -24,6 +24,7 @@ struct JobOptions {
   int sequence_length = 64;
   int tokens_per_step = 256;
   int checkpoint_every = 20;
+  std::string optimizer = "adamw";
   double learning_rate = 3e-3;
   std::string dataset = "datasets/licences";
   // Lines to add at the end of the job file.

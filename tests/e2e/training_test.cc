@@ -150,6 +150,30 @@ TEST_F(TrainingTest, TheSameJobFileWithoutADaemonMakesTheSameWeights) {
   }
 }
 
+TEST_F(TrainingTest, OtherRecipesAndOptimizersTrainAndGoOnAsIfTheyHadNotBeenPaused) {
+  JobOptions options;
+  options.steps = 3000;
+  options.checkpoint_every = 0;
+  options.learning_rate = 3e-4;
+  options.optimizer = "lion";
+  options.extra = "precision: {recipe: tiny}\n";
+  system_.Submit("whole", options);
+  system_.Submit("paused", options);
+  ASSERT_EQ(system_.WaitForEnd("whole").state(), v1::Job::SUCCEEDED);
+  EXPECT_LT(system_.GetJob("whole").progress().last_step().loss(), 5);
+  system_.WaitForStep("paused", 20);
+  ASSERT_EQ(system_.Run({"pause", "paused", "--wait"}).exit_code, 0);
+  ASSERT_EQ(system_.Run({"resume", "paused"}).exit_code, 0);
+  ASSERT_EQ(system_.WaitForEnd("paused").state(), v1::Job::SUCCEEDED);
+  EXPECT_FALSE(system_.StateHashes("whole").empty());
+  EXPECT_EQ(system_.StateHashes("whole"), system_.StateHashes("paused"));
+  const RunResult yaml = system_.Run({"show", "whole", "-o", "yaml"});
+  EXPECT_THAT(yaml.output, HasSubstr("name: lion"));
+  EXPECT_THAT(yaml.output, HasSubstr("recipe: tiny"));
+  const RunResult check = system_.Run({"submit", system_.WriteJobFile(yaml.output), "--dry-run"});
+  EXPECT_EQ(check.exit_code, 0) << check.errors << yaml.output;
+}
+
 TEST_F(TrainingTest, ACancelledJobIsGoneWhenItIsReportedAsEnded) {
   system_.Submit("long", LongJob());
   system_.WaitForStep("long", 5);
