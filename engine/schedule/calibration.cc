@@ -10,7 +10,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/base/file.h"
-#include "engine/schedule/cpu_measurement.h"
+#include "engine/schedule/host_rates.h"
+#include "engine/schedule/op_rates.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -92,6 +93,23 @@ std::vector<NamedNumber> NumbersOf(DeviceProfile& profile) {
   return numbers;
 }
 
+// A second or two, and up to half a gigabyte of memory.
+DeviceProfile Measure(DType compute, ThreadPool& pool) {
+  DeviceProfile profile;
+  MeasureOpRates(compute, pool, profile);
+  MeasureHostRates(compute, pool, profile);
+  return profile;
+}
+
+// What does not depend on measurements.
+DeviceProfile Named(DeviceProfile profile) {
+  profile.name = "cpu";
+  profile.description = Processor();
+  profile.cpu = true;
+  profile.sources = {{"all rates", "measured on this machine, each op at a few sizes"}};
+  return WithLink(std::move(profile), 0, 0);
+}
+
 DeviceProfile Read(const Json& json, DType compute, int threads) {
   if (json.at("version") != kVersion || json.at("processor") != Processor() ||
       json.at("threads") != threads || json.at("compute") != std::string(NameOf(compute))) {
@@ -99,14 +117,10 @@ DeviceProfile Read(const Json& json, DType compute, int threads) {
   }
   const Json& rates = json.at("profile");
   DeviceProfile profile;
-  profile.name = "cpu";
-  profile.description = Processor();
-  profile.cpu = true;
   profile.host.cores = threads;
   for (const NamedGrid& named : GridsOf(profile)) *named.grid = GridFrom(rates.at(named.name));
   for (const NamedNumber& named : NumbersOf(profile)) *named.value = Positive(rates, named.name);
-  profile.sources = {{"all rates", "measured on this machine, each op at a few sizes"}};
-  return WithLink(std::move(profile), 0, 0);
+  return Named(std::move(profile));
 }
 
 }  // namespace
@@ -145,8 +159,7 @@ Calibration CalibrateCpu(const std::string& path, DType compute, ThreadPool& poo
     }
   }
   calibration.measured = true;
-  calibration.profile = WithLink(MeasureCpu(compute, pool), 0, 0);
-  calibration.profile.description = Processor();
+  calibration.profile = Named(Measure(compute, pool));
   if (!path.empty()) {
     calibration.kept =
         WriteFileAtomically(path, CalibrationToJson(calibration.profile, compute, pool.threads()));

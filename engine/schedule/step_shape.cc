@@ -80,6 +80,12 @@ StepShape ChooseStepShape(const ModelSpec& spec, int64_t tokens_per_step,
   return shape;
 }
 
+void TileVocabulary(const ModelSpec& spec, StepShape* shape) {
+  if (shape->vocab_tile > 0 || spec.vocab_size <= kTileGranularity) return;
+  const int64_t quarter = CeilDivide(spec.vocab_size, 4 * kTileGranularity) * kTileGranularity;
+  shape->vocab_tile = EvenPart(spec.vocab_size, quarter, kTileGranularity);
+}
+
 OpsLimits MakeOpsLimits(const ModelSpec& spec, const StepShape& shape) {
   return {.tokens = shape.tokens_per_micro_batch,
           .hidden = spec.hidden_size,

@@ -24,6 +24,10 @@ StepShape ChooseStepShape(const ModelSpec& spec, int64_t tokens_per_step,
                           std::optional<int64_t> tokens_per_micro_batch, int64_t sequence_length,
                           bool clip, DType compute, int64_t head_bytes = kHeadBytes);
 
+// Gives a shape that has all classes at once about four tiles, for a job that wants its head in
+// tiles all the same. None where the vocabulary is too small for two.
+void TileVocabulary(const ModelSpec& spec, StepShape* shape);
+
 // What the ops must be ready for.
 OpsLimits MakeOpsLimits(const ModelSpec& spec, const StepShape& shape);
 

@@ -87,6 +87,7 @@ std::vector<StepShape> ShapesOf(const TrainSpec& spec, const ModelSpec& model,
     StepShape shape = ChooseStepShape(model, spec.tokens_per_step, tokens, spec.sequence_length,
                                       spec.clip_norm > 0, target.compute, head_bytes);
     shape.z_loss = spec.z_loss;
+    if (spec.plan.head == HeadPlacement::kTiled) TileVocabulary(model, &shape);
     return shape;
   };
   if (!tokens_per_micro_batch) tokens_per_micro_batch = spec.tokens_per_micro_batch;

@@ -88,6 +88,37 @@ TEST(JobPlanTest, ASevenBillionModelOnAnH200IsFastAndLeavesTheDeviceHardlyIdle) 
   }
 }
 
+TEST(JobPlanTest, ShippedProfilesGiveWhatAFastTrainerWasMeasuredToDo) {
+  // Tokens/s of Qwen2.5 shapes, sequence 1024, bf16, published with LLM.Q (Schultheis & Alistarh
+  // 2025).
+  struct Anchor {
+    const char* device;
+    ModelSpec model;
+    bool tied;
+    double tokens_per_second;
+  };
+  const Anchor anchors[] = {
+      {"rtx-4090", Model(24, 896, 14, 2, 4864, 151936), true, 39800},
+      {"rtx-4090", Model(28, 1536, 12, 2, 8960, 151936), true, 14100},
+      {"rtx-4090", Model(36, 2048, 16, 2, 11008, 151936), true, 7005},
+      {"rtx-4090", Qwen7B(), false, 2777},
+      {"rtx-4090", Qwen14B(), false, 1349},
+      {"h100-sxm", Model(24, 896, 14, 2, 4864, 151936), true, 149000},
+      {"h100-sxm", Model(28, 1536, 12, 2, 8960, 151936), true, 59000},
+      {"h100-sxm", Model(36, 2048, 16, 2, 11008, 151936), true, 30900},
+      {"h100-sxm", Qwen7B(), false, 13800},
+      {"h100-sxm", Qwen14B(), false, 6330},
+  };
+  for (Anchor anchor : anchors) {
+    anchor.model.tied_embeddings = anchor.tied;
+    const JobPlan plan = *PlanJob(Spec(131072), anchor.model,
+                                  {.device = anchor.device, .host_memory_bytes = 512 * kGiB});
+    ASSERT_TRUE(plan.fits) << plan.shortfall;
+    EXPECT_NEAR(plan.tokens_per_second / anchor.tokens_per_second, 1, 0.25)
+        << anchor.device << " " << anchor.model.hidden_size;
+  }
+}
+
 TEST(JobPlanTest, OnASmallCardWithAFewGibibytesTheFirstRecipeThatFitsIsNamedAndFits) {
   TrainSpec spec = Spec(16384);
   const PlanTarget target{.device = "rtx-3080-10gb", .host_memory_bytes = 64 * kGiB};
@@ -168,6 +199,13 @@ TEST(JobPlanTest, ThisMachineAnswersForItself) {
   EXPECT_EQ(discrete.device, "cpu-discrete");
   EXPECT_FALSE(discrete.plan.unified);
   EXPECT_GT(discrete.step_seconds, plan.step_seconds);
+
+  spec.plan.head = HeadPlacement::kTiled;
+  const JobPlan tiled = *PlanJob(spec, Small(), {});
+  ASSERT_TRUE(tiled.fits) << tiled.shortfall;
+  EXPECT_EQ(tiled.plan.head, HeadPlacement::kTiled);
+  EXPECT_EQ(tiled.plan.shape.vocab_tile, 256);
+  spec.plan.head.reset();
 
   const JobPlan tight = *PlanJob(spec, Qwen7B(), {.host_memory_bytes = 8 * kGiB});
   EXPECT_FALSE(tight.fits);
