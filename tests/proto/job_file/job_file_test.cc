@@ -117,7 +117,8 @@ TEST(JobFile, NamesUnknownKeysWithPathLineAndTheNearOne) {
   EXPECT_EQ(Problems("learning_rate: 1\n"),
             "line 1: learning_rate: unknown key; did you mean train.optimizer.learning_rate?");
   EXPECT_EQ(Problems("memory: {zzz: 1}\n"),
-            "line 1: memory.zzz: unknown key; expected one of device_budget, host_budget");
+            "line 1: memory.zzz: unknown key; expected one of device_budget, host_budget, device, "
+            "link_gbps, plan");
   EXPECT_EQ(Problems("memory: {device_budget_bytes: 1}\n"),
             "line 1: memory.device_budget_bytes: unknown key; did you mean memory.device_budget?");
   EXPECT_EQ(Problems("train: {<<: {steps: 1}}\n").substr(0, 32),
