@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "engine/base/aligned_buffer.h"
 #include "engine/base/file.h"
 #include "engine/schedule/host_rates.h"
 #include "engine/schedule/op_rates.h"
@@ -21,6 +22,8 @@ using Json = nlohmann::json;
 
 // Rises with every change of the ops' speed, of what is measured, or of how it is counted.
 constexpr int kVersion = 1;
+// What measuring takes at most.
+constexpr size_t kMeasurementBytes = size_t{512} << 20;
 
 // Model and revision, as the system tells them.
 std::string Processor() {
@@ -157,6 +160,14 @@ Calibration CalibrateCpu(const std::string& path, DType compute, ThreadPool& poo
         return calibration;
       }
     }
+  }
+  // Nothing that is measured can run out of memory on the way.
+  const absl::Status room =
+      AlignedBuffer::Allocate(kMeasurementBytes, "measuring the processor").status();
+  if (!room.ok()) {
+    calibration.profile = MiddlingProcessor();
+    calibration.kept = room;
+    return calibration;
   }
   calibration.measured = true;
   calibration.profile = Named(Measure(compute, pool));

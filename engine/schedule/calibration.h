@@ -23,7 +23,9 @@ namespace millrace {
 struct Calibration {
   DeviceProfile profile;
   bool measured = false;  // just now; else it was read
-  absl::Status kept;      // whether what was measured could be written
+  // Whether what was measured could be written; where memory is too short to measure, that error,
+  // and the profile is MiddlingProcessor's.
+  absl::Status kept;
 };
 
 // Reads `path`; where there is nothing, or what is there is damaged or from another version,

@@ -14,23 +14,6 @@ absl::Status FieldError(absl::string_view field, absl::string_view message) {
   return absl::InvalidArgumentError(absl::StrCat("memory.plan.", field, ": ", message));
 }
 
-DeviceProfile MakeMiddlingProcessor() {
-  DeviceProfile profile;
-  profile.name = "cpu";
-  profile.cpu = true;
-  profile.products.fill(RateGrid(2e11));
-  profile.attention_forward = profile.attention_backward = RateGrid(1e11);
-  profile.head = profile.head_statistics = profile.head_gradient = RateGrid(1.5e11);
-  profile.pass_bandwidth.fill(1e10);
-  profile.copy_bandwidth = 8e9;
-  profile.link = {.to_device = 8e9, .to_host = 8e9, .both_ways = 1.6e10, .latency_seconds = 0};
-  profile.host.cores = 2;
-  profile.host.memory_bandwidth = 1.6e10;
-  profile.host.pass_core_bandwidth.fill(8e9);
-  profile.host.update = {.plain_core_seconds = 2e-9, .quantized_core_seconds = 4e-9};
-  return profile;
-}
-
 std::string LeastMessage(const LeastMemory& least, const StepShape& shape,
                          const PlanRequest& request) {
   if (least.device_bytes > request.device_budget_bytes) {
@@ -105,11 +88,6 @@ absl::StatusOr<LeastMemory> LeastMemoryOf(const ScheduledModel& model, const Ste
                                           const PlanRequest& request) {
   MILLRACE_RETURN_IF_ERROR(CheckChoices(request.choices, model, shape));
   return PlanSearch(model, shape, request).Least();
-}
-
-const DeviceProfile& MiddlingProcessor() {
-  static const DeviceProfile& profile = *new DeviceProfile(MakeMiddlingProcessor());
-  return profile;
 }
 
 absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shape, bool unified,

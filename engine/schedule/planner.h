@@ -79,10 +79,6 @@ struct LeastMemory {
 absl::StatusOr<LeastMemory> LeastMemoryOf(const ScheduledModel& model, const StepShape& shape,
                                           const PlanRequest& request);
 
-// Rates of a server's cores with bf16 instructions, neither new nor old: good enough to tell plans
-// apart where nobody has measured.
-const DeviceProfile& MiddlingProcessor();
-
 // PlanStep on a MiddlingProcessor, with the optimizer `full`.
 absl::StatusOr<Plan> MakePlan(const ScheduledModel& model, const StepShape& shape, bool unified,
                               size_t device_budget_bytes, const PlanChoices& choices = {});

@@ -204,6 +204,26 @@ DeviceProfile MakeProfile(const Card& card, DType compute) {
   return profile;
 }
 
+DeviceProfile MakeMiddlingProcessor() {
+  DeviceProfile profile;
+  profile.name = "cpu";
+  profile.description = "a processor neither new nor old";
+  profile.cpu = true;
+  profile.products.fill(RateGrid(2e11));
+  profile.attention_forward = profile.attention_backward = RateGrid(1e11);
+  profile.head = profile.head_statistics = profile.head_gradient = RateGrid(1.5e11);
+  profile.pass_bandwidth.fill(1e10);
+  profile.copy_bandwidth = 8e9;
+  profile.link = {.to_device = 8e9, .to_host = 8e9, .both_ways = 1.6e10, .latency_seconds = 0};
+  profile.host.cores = 2;
+  profile.host.memory_bandwidth = 1.6e10;
+  profile.host.pass_core_bandwidth.fill(8e9);
+  profile.host.update = {.plain_core_seconds = 2e-9, .quantized_core_seconds = 4e-9};
+  profile.sources = {
+      {"all rates", "assumed, of a server's cores neither new nor old; not measured"}};
+  return profile;
+}
+
 }  // namespace
 
 absl::string_view NameOf(DevicePass pass) {
@@ -253,6 +273,11 @@ absl::StatusOr<DeviceProfile> FindDeviceProfile(absl::string_view name, DType co
   return absl::InvalidArgumentError(absl::StrCat("no device profile is called ", name,
                                                  "; take one of cpu, ",
                                                  absl::StrJoin(DeviceProfileNames(), ", ")));
+}
+
+const DeviceProfile& MiddlingProcessor() {
+  static const DeviceProfile& profile = *new DeviceProfile(MakeMiddlingProcessor());
+  return profile;
 }
 
 }  // namespace millrace

@@ -105,6 +105,10 @@ std::vector<std::string> DeviceProfileNames();
 // message names it and lists those there are.
 absl::StatusOr<DeviceProfile> FindDeviceProfile(absl::string_view name, DType compute);
 
+// Rates of a server's cores with bf16 instructions, neither new nor old: good enough to tell plans
+// apart where nobody has measured.
+const DeviceProfile& MiddlingProcessor();
+
 }  // namespace millrace
 
 #endif  // MILLRACE_ENGINE_SCHEDULE_PROFILE_H_

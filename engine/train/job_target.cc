@@ -11,7 +11,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
 #include "engine/schedule/calibration.h"
-#include "engine/schedule/planner.h"
+#include "engine/schedule/profile.h"
 #include "engine/train/system_memory.h"
 
 namespace millrace {
