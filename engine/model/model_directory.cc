@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,7 +16,11 @@
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
+#include "engine/model/gguf_config.h"
+#include "engine/model/gguf_file.h"
+#include "engine/model/gguf_tensors.h"
 #include "engine/model/safetensors.h"
+#include "engine/model/stored_tensor.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -30,6 +36,9 @@ constexpr absl::string_view kIndexName = "model.safetensors.index.json";
 std::string Join(const std::string& folder, absl::string_view name) {
   return absl::StrCat(folder, "/", name);
 }
+
+// A model is a folder or one GGUF file.
+bool IsGguf(const std::string& path) { return std::filesystem::is_regular_file(path); }
 
 // One tensor of a model directory and its place in a slab: rows · columns contiguous elements.
 struct Item {
@@ -176,73 +185,86 @@ absl::StatusOr<json> ReadJson(const std::string& path) {
   return value;
 }
 
-// The weight files of a model directory, opened, and where each tensor is.
+// The names of the safetensors files of a model directory.
+absl::StatusOr<std::set<std::string>> WeightFiles(const std::string& folder) {
+  const std::string path = Join(folder, kIndexName);
+  if (!std::filesystem::exists(path)) return std::set<std::string>{std::string(kSingleName)};
+  MILLRACE_ASSIGN_OR_RETURN(const json index, ReadJson(path));
+  std::set<std::string> names;
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object() || map->empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": has no weight_map"));
+  }
+  for (const json& name : *map) {
+    if (!name.is_string() || absl::StrContains(name.get<std::string>(), "/")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": weight_map names ", name.dump(), ", which is no file name"));
+    }
+    names.insert(name.get<std::string>());
+  }
+  return names;
+}
+
+absl::StatusOr<std::vector<StoredTensor>> SafetensorsOf(const std::string& folder) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::set<std::string> names, WeightFiles(folder));
+  std::vector<StoredTensor> stored;
+  for (const std::string& file : names) {
+    MILLRACE_ASSIGN_OR_RETURN(SafetensorsReader opened,
+                              SafetensorsReader::Open(Join(folder, file)));
+    const auto reader = std::make_shared<const SafetensorsReader>(std::move(opened));
+    for (const auto& [name, tensor] : reader->tensors()) {
+      const SafetensorsEntry* entry = &tensor;
+      stored.push_back({name, reader->path(), name, entry->shape, /*transposed=*/false,
+                        [reader, entry](int64_t first, absl::Span<float> out) {
+                          return reader->Read(*entry, first, out);
+                        }});
+    }
+  }
+  return stored;
+}
+
+// The tensors of a model on disk, by name.
 class Weights {
  public:
-  static absl::StatusOr<Weights> Open(const std::string& folder) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::set<std::string> names, FileNames(folder));
-    Weights weights;
-    for (const std::string& name : names) {
-      MILLRACE_ASSIGN_OR_RETURN(SafetensorsReader reader,
-                                SafetensorsReader::Open(Join(folder, name)));
-      weights.readers_.push_back(std::move(reader));
+  static absl::StatusOr<Weights> Open(const std::string& path) {
+    std::vector<StoredTensor> stored;
+    if (IsGguf(path)) {
+      MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
+      MILLRACE_ASSIGN_OR_RETURN(stored, GgufTensors(std::move(file)));
+    } else {
+      MILLRACE_ASSIGN_OR_RETURN(stored, SafetensorsOf(path));
     }
-    for (const SafetensorsReader& reader : weights.readers_) {
-      for (const auto& [name, entry] : reader.tensors()) {
-        if (!weights.tensors_.emplace(name, Found{&reader, &entry}).second) {
-          return absl::InvalidArgumentError(
-              absl::StrCat(reader.path(), ": tensor \"", name, "\" is in another file too"));
-        }
+    Weights weights;
+    for (StoredTensor& tensor : stored) {
+      std::string name = tensor.name, file = tensor.file;
+      if (!weights.tensors_.emplace(name, std::move(tensor)).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(file, ": tensor \"", name, "\" is in another file too"));
       }
     }
     return weights;
   }
 
-  struct Found {
-    const SafetensorsReader* reader = nullptr;
-    const SafetensorsEntry* entry = nullptr;
-  };
-
   // Takes the tensor `name`, or the one that has it without the base model's prefix, as models
-  // without a head are saved. No reader when there is none.
-  Found Take(absl::string_view name) {
+  // without a head are saved. Nothing when there is none.
+  std::optional<StoredTensor> Take(absl::string_view name) {
     auto place = tensors_.find(name);
     for (absl::string_view prefix : {"transformer.", "model."}) {
       if (place == tensors_.end() && absl::StartsWith(name, prefix)) {
         place = tensors_.find(name.substr(prefix.size()));
       }
     }
-    if (place == tensors_.end()) return {};
-    const Found found = place->second;
+    if (place == tensors_.end()) return std::nullopt;
+    StoredTensor found = std::move(place->second);
     tensors_.erase(place);
     return found;
   }
 
   // What has not been taken.
-  const std::map<std::string, Found, std::less<>>& left() const { return tensors_; }
+  const std::map<std::string, StoredTensor, std::less<>>& left() const { return tensors_; }
 
  private:
-  static absl::StatusOr<std::set<std::string>> FileNames(const std::string& folder) {
-    const std::string path = Join(folder, kIndexName);
-    if (!std::filesystem::exists(path)) return std::set<std::string>{std::string(kSingleName)};
-    MILLRACE_ASSIGN_OR_RETURN(const json index, ReadJson(path));
-    std::set<std::string> names;
-    const auto map = index.find("weight_map");
-    if (map == index.end() || !map->is_object() || map->empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": has no weight_map"));
-    }
-    for (const json& name : *map) {
-      if (!name.is_string() || absl::StrContains(name.get<std::string>(), "/")) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(path, ": weight_map names ", name.dump(), ", which is no file name"));
-      }
-      names.insert(name.get<std::string>());
-    }
-    return names;
-  }
-
-  std::vector<SafetensorsReader> readers_;
-  std::map<std::string, Found, std::less<>> tensors_;
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
 };
 
 // Tensors that files of these families may hold beside the parameters: constants that older
@@ -253,18 +275,22 @@ bool IsNoParameter(absl::string_view name, const ModelSpec& spec) {
          (spec.tied_embeddings && name == "lm_head.weight");
 }
 
-absl::Status ReadItem(const Item& item, const Weights::Found& found, SlabSink sink) {
-  const SafetensorsReader& reader = *found.reader;
-  if (!item.part->transposed) {
+// Whether the file holds [in, out] where the slab holds [out, in].
+bool IsTransposed(const Item& item, const StoredTensor& stored) {
+  return item.part->transposed != stored.transposed;
+}
+
+absl::Status ReadItem(const Item& item, const StoredTensor& stored, SlabSink sink) {
+  if (!IsTransposed(item, stored)) {
     std::vector<float> values;
     return ForChunks(item.count(), 1, [&](int64_t first, int64_t count) {
       values.resize(count);
-      MILLRACE_RETURN_IF_ERROR(reader.Read(*found.entry, first, absl::MakeSpan(values)));
+      MILLRACE_RETURN_IF_ERROR(stored.read(first, absl::MakeSpan(values)));
       return sink(item.unit, item.offset + first, values);
     });
   }
   std::vector<float> whole(item.count()), values;
-  MILLRACE_RETURN_IF_ERROR(reader.Read(*found.entry, 0, absl::MakeSpan(whole)));
+  MILLRACE_RETURN_IF_ERROR(stored.read(0, absl::MakeSpan(whole)));
   return ForChunks(item.count(), item.columns, [&](int64_t first, int64_t count) {
     values.resize(count);
     TransposeColumns(whole, item.columns, item.rows, first / item.columns, count / item.columns,
@@ -308,37 +334,47 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(const ModelSpec& sp
   return written;
 }
 
-absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& folder) {
-  const std::string path = Join(folder, kConfigName);
-  MILLRACE_ASSIGN_OR_RETURN(const json config, ReadJson(path));
+absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path) {
+  std::string source = path;
+  json config;
+  if (IsGguf(path)) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
+    MILLRACE_ASSIGN_OR_RETURN(config, GgufConfig(*file));
+  } else {
+    source = Join(path, kConfigName);
+    MILLRACE_ASSIGN_OR_RETURN(config, ReadJson(source));
+  }
   absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, std::nullopt);
   if (spec.ok()) return spec;
-  return absl::Status(spec.status().code(), absl::StrCat(path, ": ", spec.status().message()));
+  return absl::Status(spec.status().code(), absl::StrCat(source, ": ", spec.status().message()));
 }
 
 absl::Status ReadModelDirectory(const ModelSpec& spec, const std::vector<SlabLayout>& layouts,
-                                const std::string& folder, SlabSink sink) {
-  MILLRACE_ASSIGN_OR_RETURN(Weights weights, Weights::Open(folder));
+                                const std::string& path, SlabSink sink) {
+  const absl::string_view source = IsGguf(path) ? "its metadata" : kConfigName;
+  MILLRACE_ASSIGN_OR_RETURN(Weights weights, Weights::Open(path));
   for (const Item& item : ListItems(layouts)) {
-    const Weights::Found found = weights.Take(item.part->name);
-    if (!found.reader) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(folder, ": has no tensor \"", item.part->name,
-                       "\"; the weights do not belong to this config.json"));
+    const std::optional<StoredTensor> stored = weights.Take(item.part->name);
+    if (!stored) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": has no tensor \"", item.part->name,
+                                                     "\"; the weights do not belong to ",
+                                                     IsGguf(path) ? "" : "this ", source));
     }
-    if (found.entry->shape != item.shape) {
+    std::vector<int64_t> shape = item.shape;
+    if (stored->transposed) std::reverse(shape.begin(), shape.end());
+    if (stored->shape != shape) {
       return absl::InvalidArgumentError(
-          absl::StrCat(found.reader->path(), ": tensor \"", found.entry->name, "\" has shape [",
-                       absl::StrJoin(found.entry->shape, ", "), "], but config.json makes it [",
-                       absl::StrJoin(item.shape, ", "), "]"));
+          absl::StrCat(stored->file, ": tensor \"", stored->name_in_file, "\" has shape [",
+                       absl::StrJoin(stored->shape, ", "), "], but ", source, " makes it [",
+                       absl::StrJoin(shape, ", "), "]"));
     }
-    MILLRACE_RETURN_IF_ERROR(ReadItem(item, found, sink));
+    MILLRACE_RETURN_IF_ERROR(ReadItem(item, *stored, sink));
   }
-  for (const auto& [name, found] : weights.left()) {
+  for (const auto& [name, stored] : weights.left()) {
     if (IsNoParameter(name, spec)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(found.reader->path(), ": tensor \"", name,
+    return absl::InvalidArgumentError(absl::StrCat(stored.file, ": tensor \"", stored.name_in_file,
                                                    "\" is none of a ", spec.model_type,
-                                                   " model that config.json describes"));
+                                                   " model that ", source, " describes"));
   }
   return absl::OkStatus();
 }

@@ -1,5 +1,6 @@
 // A Hugging Face model directory: config.json, and the weights in model.safetensors or, above a
-// size, in model-00001-of-0000N.safetensors with model.safetensors.index.json.
+// size, in model-00001-of-0000N.safetensors with model.safetensors.index.json. What reads
+// one reads a GGUF file too, wherever a path is a file's.
 //
 // Parameters come from and go to their owner through callbacks, a run of elements of one slab at a
 // time, so that no second copy of the model is ever in memory: at most one tensor of it.
@@ -49,13 +50,13 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(
     const ModelSpec& spec, const std::vector<SlabLayout>& layouts, SlabSource source,
     const std::string& folder, const ModelDirectoryOptions& options = {});
 
-// The spec of `folder`/config.json.
-absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& folder);
+// The spec of `path`/config.json, or of the metadata of the GGUF file `path`.
+absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path);
 
 // Gives all parameters of `layouts` to `sink`, each element once (padding is left alone).
 // INVALID_ARGUMENT names the file and tensor that is missing, of the wrong shape, or unknown.
 absl::Status ReadModelDirectory(const ModelSpec& spec, const std::vector<SlabLayout>& layouts,
-                                const std::string& folder, SlabSink sink);
+                                const std::string& path, SlabSink sink);
 
 }  // namespace millrace
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <set>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/base/float16.h"
 #include "engine/base/status_macros.h"
 #include "nlohmann/json.hpp"
 
@@ -80,17 +80,6 @@ absl::Status ReadAt(int fd, const std::string& path, int64_t offset, char* out, 
     bytes -= count;
   }
   return absl::OkStatus();
-}
-
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1fu, mantissa = half & 0x3ffu;
-  if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-  if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-    return sign ? -magnitude : magnitude;
-  }
-  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
 // Checks and keeps what one header says.
@@ -265,8 +254,8 @@ absl::Status SafetensorsReader::Read(const SafetensorsEntry& entry, int64_t firs
     MILLRACE_RETURN_IF_ERROR(
         ReadAt(fd_, path_, offset, reinterpret_cast<char*>(chunk.data()), count * element));
     for (int64_t i = 0; i < count; ++i) {
-      out[i] =
-          entry.dtype == FileDType::kBF16 ? BFloat16{chunk[i]}.ToFloat() : HalfToFloat(chunk[i]);
+      out[i] = entry.dtype == FileDType::kBF16 ? BFloat16{chunk[i]}.ToFloat()
+                                               : Float16{chunk[i]}.ToFloat();
     }
     out.remove_prefix(count);
     offset += count * element;

@@ -13,7 +13,7 @@ namespace {
 // No measurement goes on for much longer than this, seconds.
 constexpr double kEnough = 0.02;
 constexpr int kCalls = 3;
-constexpr size_t kRingBytes = size_t{64} << 20;
+constexpr size_t kRingBytes = size_t{96} << 20;
 
 #if defined(__x86_64__)
 __attribute__((target("clflushopt"))) void EvictQuickly(const std::byte* data, size_t bytes) {

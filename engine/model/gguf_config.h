@@ -1,0 +1,21 @@
+// A GGUF file's metadata as the config.json of a Hugging Face model directory.
+#ifndef MILLRACE_ENGINE_MODEL_GGUF_CONFIG_H_
+#define MILLRACE_ENGINE_MODEL_GGUF_CONFIG_H_
+
+#include "absl/status/statusor.h"
+#include "engine/model/gguf_file.h"
+#include "nlohmann/json.hpp"
+
+namespace millrace {
+
+// For the architectures llama, qwen2, qwen3, gemma2, gemma3, phi3 and gpt2. What the file says in
+// tensors is in the config too: vocab_size, tied embeddings, biases, factors of the rotary
+// embedding. Whether the model can be trained is for ParseModelConfig to say.
+//
+// INVALID_ARGUMENT names the file and the key that is missing or of the wrong type, and any key of
+// the architecture that is not known: it might change the mathematics.
+absl::StatusOr<nlohmann::json> GgufConfig(const GgufFile& file);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_MODEL_GGUF_CONFIG_H_
