@@ -61,7 +61,10 @@ CostModel::CostModel(const ScheduledModel& model, const Plan& plan, const Device
       profile_(profile),
       update_(update),
       tokens_(Real(plan.shape.tokens_per_micro_batch)),
-      size_(static_cast<double>(SizeOf(model.compute_dtype))) {}
+      size_(static_cast<double>(SizeOf(model.compute_dtype))),
+      forward_(BlockForward(true)),
+      recompute_(BlockForward(false)),
+      backward_{BlockBackward(false), BlockBackward(true)} {}
 
 Work CostModel::Of(const Instruction& instruction) const {
   const bool accumulate = !instruction.first_gradient;
@@ -82,13 +85,13 @@ Work CostModel::Of(const Instruction& instruction) const {
     case Opcode::kDownloadGradient:
       return Copy(down, GradientBytes(instruction));
     case Opcode::kBlockForward:
-      return BlockForward(true);
+      return forward_;
     case Opcode::kBlockRecompute:
-      return BlockForward(false);
+      return recompute_;
     case Opcode::kBlockRemake:
       return BlockRemake();
     case Opcode::kBlockBackward:
-      return BlockBackward(accumulate);
+      return backward_[accumulate];
     case Opcode::kHead:
       return WholeHead(true);
     case Opcode::kHeadEvaluate:

@@ -104,6 +104,9 @@ class CostModel {
   const UpdateWork update_;
   const double tokens_;  // of a micro-batch
   const double size_;    // bytes of an element
+  // What most instructions are.
+  const Work forward_, recompute_;
+  const std::array<Work, 2> backward_;  // [1]: adds to gradients
 };
 
 }  // namespace millrace

@@ -174,7 +174,21 @@ std::vector<Candidate> PlanSearch::Starts() const {
   return starts;
 }
 
-std::vector<PlanSearch::Variation> PlanSearch::VariationsOf(const Candidate& candidate) const {
+int64_t PlanSearch::MostResident(Candidate candidate) {
+  candidate.resident_units = 0;
+  candidate.activations = Activations::kRecompute;
+  if (candidate.inputs == LayerInputs::kAsNeeded) candidate.inputs = LayerInputs::kHost;
+  const auto [entry, is_new] = most_resident_.try_emplace(candidate);
+  if (is_new) {
+    entry->second = Largest(model_.num_blocks(), [&](int64_t count) {
+      candidate.resident_units = count;
+      return Excess(Bare(candidate));
+    });
+  }
+  return entry->second;
+}
+
+std::vector<PlanSearch::Variation> PlanSearch::VariationsOf(const Candidate& candidate) {
   std::vector<Variation> variations;
   const auto vary = [&](const std::string& choice, auto Candidate::*member, const auto& values) {
     if (Fixed(choice)) return;
@@ -192,12 +206,7 @@ std::vector<PlanSearch::Variation> PlanSearch::VariationsOf(const Candidate& can
     vary("layer_inputs", &Candidate::inputs,
          std::vector{LayerInputs::kDevice, LayerInputs::kAsNeeded, LayerInputs::kHost});
     std::vector<int64_t> residents = {0};
-    Candidate most = candidate;
-    if (most.inputs == LayerInputs::kAsNeeded) most.inputs = LayerInputs::kHost;
-    const int64_t fitting = Largest(model_.num_blocks(), [&](int64_t count) {
-      most.resident_units = count;
-      return Excess(Bare(most));
-    });
+    const int64_t fitting = MostResident(candidate);
     if (fitting > 0) residents.insert(residents.end(), {fitting, fitting / 2, fitting / 4});
     vary("resident_units", &Candidate::resident_units, residents);
     std::vector<int64_t> slots;

@@ -64,7 +64,9 @@ class PlanSearch {
   bool Better(const Evaluation& a, const Evaluation& b, double least) const;
 
   std::vector<Candidate> Starts() const;
-  std::vector<Variation> VariationsOf(const Candidate& candidate) const;
+  // Blocks that can stay on the device when nothing else is kept there; -1: not even none.
+  int64_t MostResident(Candidate candidate);
+  std::vector<Variation> VariationsOf(const Candidate& candidate);
   std::string Value(const std::string& choice, const Evaluation& evaluation) const;
   bool Fixed(const std::string& choice) const;
 
@@ -72,6 +74,7 @@ class PlanSearch {
   const StepShape& shape_;
   const PlanRequest& request_;
   std::map<Candidate, std::optional<Evaluation>> evaluated_;
+  std::map<Candidate, int64_t> most_resident_;
 };
 
 }  // namespace millrace
