@@ -71,27 +71,27 @@ class Builder {
 
   Access Read(int buffer) const { return {buffer, false, emitter_.buffer(buffer).bytes}; }
   Access Write(int buffer) const { return {buffer, true, emitter_.buffer(buffer).bytes}; }
-  Access Part(int buffer, bool write, int64_t count, DType dtype) const {
+  // Elements [begin, begin + count).
+  Access Part(int buffer, bool write, int64_t begin, int64_t count, DType dtype) const {
     // What is bound takes no memory.
-    const size_t bytes = emitter_.buffer(buffer).bytes == 0 ? 0 : ElementBytes(count, dtype);
-    return {buffer, write, bytes};
+    if (emitter_.buffer(buffer).bytes == 0) return {buffer, write, 0};
+    return {buffer, write, ElementBytes(count, dtype), ElementBytes(begin, dtype)};
   }
   int64_t Count(int unit) const { return model_.layouts[unit].count; }
 
   // Weights in a slot; where that is a binding, the host's own.
   void ReadWeights(std::vector<Access>& accesses, int slot, int unit, int64_t count) const {
-    accesses.push_back(Part(slot, false, count, model_.compute_dtype));
+    accesses.push_back(Part(slot, false, 0, count, model_.compute_dtype));
     if (plan_.unified) accesses.push_back(Read(b_.host_weights[unit]));
   }
   void ReadPass(std::vector<Access>& accesses, int64_t local) const {
     accesses.push_back(Read(b_.rotary_table));
     accesses.push_back(Read(b_.positions[local]));
   }
-  // The whole buffer, or nothing more than its elements in use.
-  void AddGradient(std::vector<Access>& accesses, int buffer, int64_t count, DType dtype,
-                   bool first) const {
-    accesses.push_back(Part(buffer, true, count, dtype));
-    if (!first) accesses.push_back(Part(buffer, false, count, dtype));
+  void AddGradient(std::vector<Access>& accesses, int buffer, int64_t begin, int64_t count,
+                   DType dtype, bool first) const {
+    accesses.push_back(Part(buffer, true, begin, count, dtype));
+    if (!first) accesses.push_back(Part(buffer, false, begin, count, dtype));
   }
 
   // --- Weights ----------------------------------------------------------------------------------
@@ -125,14 +125,16 @@ class Builder {
   }
 
   void Upload(int unit, int slot, int64_t begin, int64_t count) {
-    emitter_.Emit({.opcode = Opcode::kUpload,
-                   .stream = StreamId::kUpload,
-                   .unit = unit,
-                   .begin = begin,
-                   .count = count,
-                   .weights = slot},
-                  {Read(b_.host_weights[unit]),
-                   Part(slot, true, count > 0 ? count : Count(unit), model_.compute_dtype)});
+    const bool tile = emitter_.buffer(slot).kind == BufferKind::kTileSlot;
+    emitter_.Emit(
+        {.opcode = Opcode::kUpload,
+         .stream = StreamId::kUpload,
+         .unit = unit,
+         .begin = begin,
+         .count = count,
+         .weights = slot},
+        {Read(b_.host_weights[unit]), Part(slot, true, tile ? 0 : begin,
+                                           count > 0 ? count : Count(unit), model_.compute_dtype)});
   }
 
   // What the step before left to be done.
@@ -310,7 +312,7 @@ class Builder {
                                     Read(residual_gradient),
                                     Write(residual_gradient)};
     if (remade != kNone) accesses.push_back(Read(remade));
-    AddGradient(accesses, gradient, Count(unit), AccumulatorDType(model_, shape_, unit), first);
+    AddGradient(accesses, gradient, 0, Count(unit), AccumulatorDType(model_, shape_, unit), first);
     ReadWeights(accesses, slot, unit, Count(unit));
     ReadPass(accesses, local);
     emitter_.Emit({.opcode = Opcode::kBlockBackward,
@@ -352,8 +354,9 @@ class Builder {
   }
   void MoveAccumulator(Opcode opcode, StreamId stream, int unit, int from, int to) {
     const DType dtype = AccumulatorDType(model_, shape_, unit);
-    emitter_.Emit({.opcode = opcode, .stream = stream, .unit = unit, .input = from, .output = to},
-                  {Part(from, false, Count(unit), dtype), Part(to, true, Count(unit), dtype)});
+    emitter_.Emit(
+        {.opcode = opcode, .stream = stream, .unit = unit, .input = from, .output = to},
+        {Part(from, false, 0, Count(unit), dtype), Part(to, true, 0, Count(unit), dtype)});
   }
 
   void BlockGradientDone(int unit, bool last) {
@@ -381,6 +384,10 @@ class Builder {
     bool range_only = false;  // `made` and `converted` begin with the range, not with the slab
   };
 
+  Access PartOf(const Landing& l, int buffer, bool write, DType dtype) const {
+    const bool on_host = SpaceOf(emitter_.buffer(buffer).kind) == MemorySpace::kHost;
+    return Part(buffer, write, l.range_only && !on_host ? 0 : l.begin, l.count, dtype);
+  }
   void ConvertGradient(const Landing& l) {
     if (!Convert(l.unit)) return;
     const int target = plan_.unified ? b_.host_gradients[l.unit] : l.converted;
@@ -392,8 +399,8 @@ class Builder {
                    .input = l.made,
                    .output = target,
                    .range_only = l.range_only},
-                  {Part(l.made, false, l.count, DType::kF32),
-                   Part(target, true, l.count, model_.gradient_dtypes[l.unit])});
+                  {PartOf(l, l.made, false, DType::kF32),
+                   PartOf(l, target, true, model_.gradient_dtypes[l.unit])});
   }
   void DownloadGradient(const Landing& l) {
     if (plan_.unified) return;
@@ -406,8 +413,8 @@ class Builder {
                    .input = source,
                    .output = b_.host_gradients[l.unit],
                    .range_only = l.range_only},
-                  {Part(source, false, l.count, model_.gradient_dtypes[l.unit]),
-                   Write(b_.host_gradients[l.unit])});
+                  {PartOf(l, source, false, model_.gradient_dtypes[l.unit]),
+                   PartOf(l, b_.host_gradients[l.unit], true, model_.gradient_dtypes[l.unit])});
   }
   void Land(const Landing& landing) {
     ConvertGradient(landing);
@@ -455,13 +462,13 @@ class Builder {
                      .first_gradient = first};
     std::vector<Access> accesses = {Write(b_.head_scratch), Write(b_.workspace), Write(b_.loss),
                                     Read(head.input), Write(head.output)};
-    AddGradient(accesses, head.gradient, Count(head_), made, first);
+    AddGradient(accesses, head.gradient, 0, Count(head_), made, first);
     ReadWeights(accesses, b_.head_slot, head_, Count(head_));
     if (tied()) {
       head.tied_weights = b_.tied_slot;
       ReadWeights(accesses, b_.tied_slot, 0, Count(0));
       head.tied_gradient = TiedGradient();
-      AddGradient(accesses, head.tied_gradient, Count(0), model_.gradient_dtypes[0], first);
+      AddGradient(accesses, head.tied_gradient, 0, Count(0), model_.gradient_dtypes[0], first);
     }
     emitter_.Emit(std::move(head), std::move(accesses));
   }
@@ -571,7 +578,8 @@ class Builder {
                                         Write(b_.head_statistics[b]), Write(b_.head_scratch),
                                         Write(b_.workspace),          Write(hidden_gradient)};
         if (first > 0) accesses.push_back(Read(hidden_gradient));
-        AddGradient(accesses, tile, count * hidden, made, first_in_sum(b));
+        AddGradient(accesses, tile, b_.tile_accumulators.empty() ? offset + first * hidden : 0,
+                    count * hidden, made, first_in_sum(b));
         ReadTile(accesses, slot, count);
         emitter_.Emit({.opcode = Opcode::kHeadTileGradient,
                        .stream = StreamId::kCompute,
@@ -610,7 +618,7 @@ class Builder {
     const int output = ResidualGradient(b, b);
     std::vector<Access> accesses = {Read(b_.head_inputs[b]), Read(b_.hidden_gradients[b]),
                                     Write(b_.head_scratch), Write(b_.workspace), Write(output)};
-    AddGradient(accesses, HeadGradient(), HeadTileOffset(model_),
+    AddGradient(accesses, HeadGradient(), 0, HeadTileOffset(model_),
                 AccumulatorDType(model_, shape_, head_), first_in_sum(b));
     ReadWeights(accesses, b_.head_slot, head_, HeadTileOffset(model_));
     emitter_.Emit({.opcode = Opcode::kHeadInputGradient,

@@ -7,9 +7,10 @@
 
 namespace millrace {
 
-// One training step, layer-major: every micro-batch passes through a unit before the next unit is
-// needed, forward then backward. With UpdateTime::kBeforeNextUpload the schedule begins with the
-// updates that the step before left (`pending_update`), each just ahead of its unit's upload.
+// One training step: all micro-batches forward and backward through all units, in the plan's order,
+// and what the host does with the gradients. With UpdateTime::kBeforeNextUpload and
+// `pending_update` it makes the updates that the step before left, each just ahead of its unit's
+// first upload.
 Schedule BuildStepSchedule(const ScheduledModel& model, const Plan& plan, bool pending_update);
 
 // Loss, or the last token's logits, of one micro-batch; forward only, in the same arena.

@@ -101,11 +101,12 @@ struct Buffer {
   size_t offset = 0;  // in its arena
 };
 
-// An operand: `bytes` of a buffer that an instruction reads or writes.
+// An operand: bytes [offset, offset + bytes) of a buffer that an instruction reads or writes.
 struct Access {
   int buffer;
   bool write;
   size_t bytes;
+  size_t offset = 0;
 };
 
 // Index of a buffer, or none.

@@ -88,10 +88,10 @@ absl::Status CheckOperands(const Schedule& schedule, int index) {
           absl::StrCat(Describe(schedule, index), " has no buffer ", access.buffer));
     }
     const Buffer& buffer = schedule.buffers[access.buffer];
-    if (access.bytes > buffer.bytes) {
+    if (access.bytes > buffer.bytes || access.offset > buffer.bytes - access.bytes) {
       return absl::InternalError(absl::StrCat(Describe(schedule, index), " touches ", access.bytes,
-                                              " bytes of ", Describe(buffer), ", which has ",
-                                              buffer.bytes));
+                                              " bytes at ", access.offset, " of ", Describe(buffer),
+                                              ", which has ", buffer.bytes));
     }
   }
   return absl::OkStatus();

@@ -83,6 +83,35 @@ TEST(ScheduleTest, WeightsTravelTwiceAStepAndGradientsOnceWhateverTheMicroBatche
   }
 }
 
+// So that the verifier and traces know what each range of a long transfer is.
+TEST(ScheduleTest, RangesOfATransferSayWhatTheyTouch) {
+  const ScheduledModel model = SmallModel();
+  Plan whole = LeanPlan(SmallShape()), tiled = whole;
+  tiled.shape.vocab_tile = 7;
+  tiled.head = HeadPlacement::kTiled;
+  for (const Plan& plan : {whole, tiled}) {
+    const Schedule schedule = BuildStepSchedule(model, plan, true);
+    const size_t size = SizeOf(model.compute_dtype);
+    size_t end = 0;  // of what has come down of the head's gradient
+    int ranges = 0;
+    for (const Instruction& i : schedule.instructions) {
+      if (i.opcode != Opcode::kDownloadGradient || i.unit != model.head()) continue;
+      const Access& kept = i.accesses.back();
+      EXPECT_EQ(kept.buffer, i.output);
+      EXPECT_EQ(kept.bytes, static_cast<size_t>(i.count) * size);
+      EXPECT_EQ(kept.offset, static_cast<size_t>(i.begin) * size);
+      end = std::max(end, kept.offset + kept.bytes);
+      ++ranges;
+    }
+    EXPECT_GT(ranges, 1);
+    const TensorLayout& projection = model.layouts.back().tensors.back();
+    const int64_t count = plan.head == HeadPlacement::kTiled
+                              ? projection.offset + projection.count()
+                              : model.layouts.back().count;
+    EXPECT_EQ(end, static_cast<size_t>(count) * size);
+  }
+}
+
 TEST(ScheduleTest, WhatIsResidentOrStillThereAtTheTurnTravelsOnce) {
   const ScheduledModel model = SmallModel();
   Plan plan = LeanPlan(SmallShape());
@@ -246,6 +275,21 @@ TEST_P(PlantedFaultTest, EveryUndersizedBufferIsCaught) {
     --faulty.buffers[b].bytes;
     EXPECT_FALSE(Verify(faulty, kPlenty).ok()) << NameOf(faulty.buffers[b].kind);
   }
+}
+
+TEST_P(PlantedFaultTest, ARangeBeyondItsBuffersEndIsCaught) {
+  int moved = 0;
+  for (size_t i = 0; i < schedule_.instructions.size(); ++i) {
+    for (size_t a = 0; a < schedule_.instructions[i].accesses.size(); ++a) {
+      Schedule faulty = schedule_;
+      Access& access = faulty.instructions[i].accesses[a];
+      if (access.bytes == 0) continue;
+      access.offset = faulty.buffers[access.buffer].bytes - access.bytes + 1;
+      EXPECT_FALSE(Verify(faulty, kPlenty).ok()) << "instruction " << i;
+      ++moved;
+    }
+  }
+  EXPECT_GT(moved, 10);
 }
 
 TEST_P(PlantedFaultTest, EarlyReleaseIsCaught) {
