@@ -16,6 +16,7 @@ build_packages=(
   libsqlite3-dev                                                  # the job store
   prometheus-cpp-dev libcivetweb-dev                              # metrics over HTTP
   libdnnl-dev libhwy-dev                                          # matrix products, portable SIMD
+  libicu-dev libpcre2-dev                                         # tokenizers: Unicode, patterns
 )
 test_packages=(libgtest-dev libgmock-dev libbenchmark-dev)
 lint_packages=(clang-format clang-tidy git)

@@ -16,16 +16,17 @@
 
 namespace millrace {
 
-// Stateless; any thread may call.
+// Any thread may call.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // What MakeTokenizer takes.
+  // Tokenizers of the same name give the same tokens. What MakeTokenizer takes, where that made it.
   virtual std::string name() const = 0;
   // Tokens are 0 to vocab_size() - 1.
   virtual int64_t vocab_size() const = 0;
-  // The token after the last one of each document; Encode never gives it.
+  // The token after the last one of each document. Encode gives it only where a tokenizer file has
+  // a special token for it and the text spells that out.
   virtual int32_t end_of_document() const = 0;
 
   // Appends the tokens of `text`.

@@ -1,0 +1,72 @@
+// The parts of a tokenizer file put together: added tokens, normalizer, pre-tokenizer, model,
+// decoder.
+#ifndef MILLRACE_ENGINE_DATA_BPE_TOKENIZER_H_
+#define MILLRACE_ENGINE_DATA_BPE_TOKENIZER_H_
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/data/added_tokens.h"
+#include "engine/data/bpe_model.h"
+#include "engine/data/normalizer.h"
+#include "engine/data/pre_tokenizer.h"
+#include "engine/data/token_decoder.h"
+#include "engine/data/tokenizer.h"
+
+namespace millrace {
+
+struct BpeTokenizerParts {
+  std::vector<AddedToken> added_tokens;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  std::unique_ptr<const BpeModel> model;
+  TokenDecoder decoder;
+};
+
+class BpeTokenizer : public Tokenizer {
+ public:
+  // INVALID_ARGUMENT where an added token has another id than the model gives it, or than it would
+  // get by being added behind the vocabulary, or where none is `end_of_document`.
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(BpeTokenizerParts parts,
+                                                           std::string name,
+                                                           absl::string_view end_of_document);
+
+  std::string name() const override { return name_; }
+  int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
+  int32_t end_of_document() const override { return end_of_document_; }
+
+  void Encode(absl::string_view text, std::vector<int32_t>* tokens) const override;
+  std::string Decode(absl::Span<const int32_t> tokens) const override;
+
+ private:
+  struct Scratch;
+
+  explicit BpeTokenizer(BpeTokenizerParts parts);
+  absl::Status AddTokens();
+  // The id of a token as the file writes it; -1 for none.
+  int32_t IdOf(absl::string_view token) const;
+  // Text without added tokens, normalized.
+  void EncodeSegment(absl::string_view text, bool at_document_begin, Scratch* scratch,
+                     std::vector<int32_t>* tokens) const;
+  std::unique_ptr<Scratch> TakeScratch() const;
+  void GiveScratch(std::unique_ptr<Scratch> scratch) const;
+
+  std::string name_;
+  int32_t end_of_document_ = -1;
+  BpeTokenizerParts parts_;
+  // What each id is decoded from; empty where an id is left out.
+  std::vector<std::string> tokens_;
+  AddedTokenFinder as_is_, normalized_;
+
+  // One for each thread that has encoded at the same time as others.
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Scratch>> free_;
+};
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_DATA_BPE_TOKENIZER_H_

@@ -1,0 +1,102 @@
+"""Makes the tokenizer_* folders beside it: small tokenizers, strings, and the ids and text Hugging Face makes of them.
+
+    python tests/golden/make_tokenizers.py
+"""
+import json
+import pathlib
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizer_strings import WORDS, strings
+
+HERE = pathlib.Path(__file__).parent
+STRINGS = 160
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+          r"|\s+(?!\S)|\s+")
+CORPUS = [" ".join(WORDS)] * 3 + [text.decode(errors="replace") for text in strings(300, [], seed=7)]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def gpt2():
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
+    train(tokenizer, 420, ["<|endoftext|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, normalized=False), AddedToken("[R]", rstrip=True)])
+    tokenizer.add_tokens([AddedToken("the", single_word=True), AddedToken("  ", normalized=True), AddedToken("<mask>!")])
+    return tokenizer
+
+
+def llama3():
+    tokenizer = Tokenizer(models.BPE(ignore_merges=True))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(LLAMA3), behavior="isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    train(tokenizer, 420, ["<|begin_of_text|>", "<|end_of_text|>"],
+          initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    return tokenizer
+
+
+def metaspace():
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    tokenizer.decoder = decoders.Sequence([
+        decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    train(tokenizer, 520, ["<unk>", "<s>", "</s>"] + BYTES, limit_alphabet=120, max_token_length=8)
+    return tokenizer
+
+
+def prepend():
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Metaspace()
+    # A few bytes are left out, so that there are unknown characters.
+    train(tokenizer, 400, ["<unk>", "<s>", "</s>"] + BYTES[:0xe3], limit_alphabet=80, max_token_length=6)
+    return tokenizer
+
+
+def accents():
+    tokenizer = Tokenizer(models.BPE(unk_token="[UNK]", fuse_unk=True))
+    tokenizer.normalizer = normalizers.Sequence([
+        normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Strip(),
+        normalizers.Replace(Regex(r"\s{2,}"), " "), normalizers.NFKC(), normalizers.NFD()])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Whitespace(), pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Digits(),
+        pre_tokenizers.Split("a", behavior="merged_with_previous"),
+        pre_tokenizers.Split(Regex("[ou]"), behavior="merged_with_next"),
+        pre_tokenizers.Split("z", behavior="removed")])
+    train(tokenizer, 260, ["[UNK]", "</s>"], limit_alphabet=150)
+    tokenizer.add_tokens([AddedToken("Café", normalized=True), AddedToken("HE", normalized=True, single_word=True)])
+    return tokenizer
+
+
+def train(tokenizer, size, special_tokens, **options):
+    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=size, special_tokens=special_tokens,
+                                                              show_progress=False, **options))
+
+
+def main():
+    for make in (gpt2, llama3, metaspace, prepend, accents):
+        folder = HERE / f"tokenizer_{make.__name__}"
+        folder.mkdir(exist_ok=True)
+        file = json.loads(make().to_str())
+        # Bytes are tokens of the model alone.
+        file["added_tokens"] = [token for token in file["added_tokens"] if token["content"] not in BYTES]
+        if make is gpt2:
+            file["model"]["merges"] = [" ".join(merge) for merge in file["model"]["merges"]]
+        (folder / "tokenizer.json").write_text(json.dumps(file, ensure_ascii=False, separators=(",", ":")) + "\n")
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        ends = {tokenizer.token_to_id(end) for end in ("<|endoftext|>", "<|end_of_text|>", "</s>")}
+        cases = []
+        for text in strings(STRINGS, [token["content"] for token in file["added_tokens"]], seed=3):
+            ids = tokenizer.encode(text.decode(errors="replace"), add_special_tokens=False).ids
+            cases.append(json.dumps({
+                "bytes": text.hex(), "ids": ids,
+                "decoded": None if ends & set(ids) else tokenizer.decode(ids, skip_special_tokens=False)}))
+        (folder / "cases.json").write_text("[" + ",\n".join(cases) + "]\n")
+
+
+if __name__ == "__main__":
+    main()
