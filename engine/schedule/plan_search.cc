@@ -323,7 +323,8 @@ bool PlanSearch::AnyFits() const {
 
 LeastMemory PlanSearch::Least() const {
   LeastMemory least;
-  least.device_bytes = least.host_bytes = std::numeric_limits<size_t>::max();
+  least.device_bytes = least.host_bytes = least.total_bytes = std::numeric_limits<size_t>::max();
+  const bool one_memory = request_.total_budget_bytes != std::numeric_limits<size_t>::max();
   const auto bytes_of = [&](const Candidate& start, int64_t offloaded) {
     Plan plan = Bare(start);
     const std::optional<Activations>& fixed = request_.choices.activations;
@@ -351,8 +352,10 @@ LeastMemory PlanSearch::Least() const {
     });
     if (spared < 0) continue;
     const Schedule buffers = bytes_of(start, most - spared);
-    if (buffers.host_bytes >= least.host_bytes) continue;
-    least.host_bytes = buffers.host_bytes;
+    least.host_bytes = std::min(least.host_bytes, buffers.host_bytes);
+    const size_t total = buffers.device_bytes + buffers.host_bytes;
+    if (one_memory ? total >= least.total_bytes : buffers.host_bytes > least.host_bytes) continue;
+    least.total_bytes = total;
     least.device_memory = MemoryByPurpose(buffers, MemorySpace::kDevice);
     least.host_memory = MemoryByPurpose(buffers, MemorySpace::kHost);
   }

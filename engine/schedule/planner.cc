@@ -26,9 +26,9 @@ std::string LeastMessage(const LeastMemory& least, const StepShape& shape,
   }
   if (least.host_bytes <= request.host_budget_bytes) {
     return absl::StrCat(
-        "a step needs at least ", least.device_bytes, " bytes for the device and ",
-        least.host_bytes, " for gradients and layer inputs, together ",
-        least.device_bytes + least.host_bytes - request.total_budget_bytes, " more than the ",
+        "a step needs at least ", least.total_bytes,
+        " bytes for the device, gradients and layer inputs together, ",
+        least.total_bytes - request.total_budget_bytes, " more than the ",
         request.total_budget_bytes, " that are left; lower train.tokens_per_micro_batch (",
         shape.tokens_per_micro_batch, ") or data.sequence_length (", shape.longest_document, ")");
   }

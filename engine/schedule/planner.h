@@ -74,7 +74,10 @@ bool AnyPlanFits(const ScheduledModel& model, const StepShape& shape, const Plan
 struct LeastMemory {
   size_t device_bytes = 0;  // whatever the host has
   size_t host_bytes = 0;    // of the plans that keep to the device's budget, or to device_bytes
-  std::vector<MemoryItem> device_memory, host_memory;  // of the plan with these host_bytes
+  // Of one plan of those: with these host_bytes, or where both are the same memory with the least
+  // in all.
+  size_t total_bytes = 0;
+  std::vector<MemoryItem> device_memory, host_memory;
 };
 absl::StatusOr<LeastMemory> LeastMemoryOf(const ScheduledModel& model, const StepShape& shape,
                                           const PlanRequest& request);

@@ -13,9 +13,9 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kGiB = int64_t{1} << 30;
-// Beyond these nobody has memory.
-constexpr int64_t kMostGiB = 16384;
+constexpr int64_t kKiB = int64_t{1} << 10, kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
+// Beyond this nobody has memory.
+constexpr int64_t kMostBytes = 16384 * kGiB;
 // Changes that are told.
 constexpr size_t kMostChanges = 4;
 // Nobody trains on shorter sequences, tokens.
@@ -42,6 +42,19 @@ std::optional<int64_t> LargestOf(const std::vector<int64_t>& values,
   const auto end = std::partition_point(values.begin(), values.end(), good);
   if (end == values.begin()) return std::nullopt;
   return *std::prev(end);
+}
+
+// As job files have it, "300MiB" or "12GiB": the smallest size in (low, most], in whole MiB or GiB,
+// that is good.
+std::optional<std::string> SmallestSize(int64_t low, int64_t most,
+                                        const std::function<bool(int64_t)>& good) {
+  const auto smallest = [&](int64_t from, int64_t to, int64_t unit) {
+    return Smallest(from / unit + 1, to / unit, [&](int64_t n) { return good(n * unit); });
+  };
+  if (const auto n = smallest(low, std::min(most, kGiB - kMiB), kMiB))
+    return absl::StrCat(*n, "MiB");
+  if (const auto n = smallest(low, most, kGiB)) return absl::StrCat(*n, "GiB");
+  return std::nullopt;
 }
 
 class Changes {
@@ -87,25 +100,41 @@ class Changes {
     if (size) found_.push_back(absl::StrCat("train.tokens_per_micro_batch: ", *size));
   }
 
+  // What holds the job is its budget or the machine, whichever gives less: raising that one helps,
+  // as far as the other goes.
   void Budgets() {
-    const auto whole_gib = [](int64_t bytes) { return bytes / kGiB + 1; };
-    JobTarget other = target_;
-    if (const auto gib = Smallest(whole_gib(target_.host_bytes), kMostGiB, [&](int64_t g) {
-          other.host_bytes = g * kGiB;
+    const int64_t shared = target_.own() ? 1 : 0;  // both budgets lie in the same memory
+    const auto& host_budget = spec_.host_budget_bytes;
+    const auto& device_budget = spec_.device_budget_bytes;
+    const bool by_host_budget = host_budget && *host_budget < target_.most_host_bytes;
+    const int64_t most_host = by_host_budget
+                                  ? target_.most_host_bytes - shared * device_budget.value_or(0)
+                                  : host_budget.value_or(kMostBytes);
+    if (const auto size = SmallestSize(target_.host_bytes, most_host, [&](int64_t bytes) {
+          JobTarget other = target_;
+          other.host_bytes = bytes;
+          if (target_.own() && !by_host_budget) {
+            other.device_bytes = std::min(bytes, device_budget.value_or(bytes));
+          }
           return JobFits(spec_, model_, other);
         })) {
-      found_.push_back(spec_.host_budget_bytes ? absl::StrCat("memory.host_budget: ", *gib, "GiB")
-                                               : absl::StrCat("a machine that gives the job ", *gib,
-                                                              " GiB of host memory"));
+      found_.push_back(
+          by_host_budget ? absl::StrCat("memory.host_budget: ", *size)
+                         : absl::StrCat("a machine that gives the job ", *size, " of host memory"));
     }
-    other = target_;
-    if (const auto gib = Smallest(whole_gib(target_.device_bytes), kMostGiB, [&](int64_t g) {
-          other.device_bytes = g * kGiB;
+    const bool by_device_budget = device_budget && *device_budget < target_.most_device_bytes;
+    // Else a machine with more memory has more of the one, and so of the other.
+    if (target_.own() && !by_device_budget) return;
+    const int64_t most_device = by_device_budget
+                                    ? target_.most_device_bytes - shared * host_budget.value_or(0)
+                                    : kMostBytes;
+    if (const auto size = SmallestSize(target_.device_bytes, most_device, [&](int64_t bytes) {
+          JobTarget other = target_;
+          other.device_bytes = bytes;
           return JobFits(spec_, model_, other);
         })) {
-      found_.push_back(spec_.device_budget_bytes
-                           ? absl::StrCat("memory.device_budget: ", *gib, "GiB")
-                           : absl::StrCat("a device with ", *gib, " GiB for the job"));
+      found_.push_back(by_device_budget ? absl::StrCat("memory.device_budget: ", *size)
+                                        : absl::StrCat("a device with ", *size, " for the job"));
     }
   }
 
@@ -140,7 +169,8 @@ class Changes {
       return JobFits(spec_, other, target_);
     });
     if (layers) {
-      found_.push_back(absl::StrCat(*layers, " layers instead of ", model_.num_layers));
+      found_.push_back(absl::StrCat(*layers, *layers == 1 ? " layer" : " layers", " instead of ",
+                                    model_.num_layers));
     }
   }
 
@@ -154,7 +184,9 @@ class Changes {
 
 std::string BytesText(int64_t bytes) {
   const double size = static_cast<double>(bytes);
-  if (bytes < kGiB) return absl::StrFormat("%.0f MiB", std::ceil(size / (1 << 20)));
+  if (bytes < kKiB) return absl::StrCat(bytes, bytes == 1 ? " byte" : " bytes");
+  if (bytes < kMiB) return absl::StrFormat("%.0f KiB", std::ceil(size / kKiB));
+  if (bytes < kGiB) return absl::StrFormat("%.0f MiB", std::ceil(size / kMiB));
   return absl::StrFormat("%.1f GiB", size / static_cast<double>(kGiB));
 }
 
@@ -165,8 +197,7 @@ Shortfall ExplainShortfall(const TrainSpec& spec, const ModelSpec& model, const 
   for (const StepShape& shape : ShapesOf(spec, model, target, std::nullopt)) {
     const JobStep other(spec, model, target, shape);
     const LeastMemory least = other.Least();
-    if (!step || least.device_bytes + least.host_bytes <
-                     shortfall.least.device_bytes + shortfall.least.host_bytes) {
+    if (!step || least.total_bytes < shortfall.least.total_bytes) {
       step.emplace(other);
       shortfall.least = least;
     }
@@ -180,7 +211,9 @@ Shortfall ExplainShortfall(const TrainSpec& spec, const ModelSpec& model, const 
                     BytesText(target.device_bytes));
   }
   // On a processor the device's memory is the host's.
-  if (target.own()) host += device;
+  if (target.own()) {
+    host = step->host_bytes() + static_cast<int64_t>(shortfall.least.total_bytes);
+  }
   if (host > target.host_bytes) {
     if (shortfall.field.empty()) shortfall.field = "memory.host_budget";
     absl::StrAppend(&shortfall.text, shortfall.text.empty() ? "" : "; ", "the host lacks ",

@@ -21,7 +21,7 @@ struct Shortfall {
 // with that change alone fits.
 Shortfall ExplainShortfall(const TrainSpec& spec, const ModelSpec& model, const JobTarget& target);
 
-// "12.3 GiB", "512 MiB".
+// "12.3 GiB", "512 MiB", "1 byte".
 std::string BytesText(int64_t bytes);
 
 }  // namespace millrace

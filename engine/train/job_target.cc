@@ -64,6 +64,8 @@ absl::StatusOr<JobTarget> ResolveTarget(const TrainSpec& spec, const PlanTarget&
                               ? target.host_memory_bytes
                               : UsableBytes(resolved.profile.host.memory_bytes);
   }
+  resolved.most_device_bytes = resolved.device_bytes;
+  resolved.most_host_bytes = resolved.host_bytes;
   if (spec.device_budget_bytes) {
     if (!resolved.own() && *spec.device_budget_bytes > resolved.device_bytes) {
       return absl::InvalidArgumentError(absl::StrCat(

@@ -29,6 +29,8 @@ struct JobTarget {
   int threads = 1;
   // What the job may take; on a processor the device's comes out of the host's.
   int64_t device_bytes = 0, host_bytes = 0;
+  // The same, whatever the job's own budgets.
+  int64_t most_device_bytes = 0, most_host_bytes = 0;
 
   bool own() const { return profile.cpu; }
 };

@@ -10,6 +10,7 @@
 namespace millrace {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -165,6 +166,61 @@ TEST(JobPlanTest, WhatDoesNotFitTheDeviceSaysByHowMuchAndWhatWouldHelp) {
   spec.tokens_per_micro_batch =
       std::stoll(plan.shortfall.substr(plan.shortfall.find(key) + key.size()));
   EXPECT_TRUE(PlanJob(spec, Model(28, 1536, 12, 2, 8960, 151936), target)->fits);
+}
+
+// What a text says after `key`, up to the unit GiB.
+int64_t GibibytesAfter(const std::string& text, const std::string& key) {
+  const size_t begin = text.find(key);
+  return begin == std::string::npos ? 0 : std::stoll(text.substr(begin + key.size())) * kGiB;
+}
+
+TEST(JobPlanTest, ABudgetIsAdvisedOnlyAsFarAsTheMachineGoes) {
+  const std::string budget = "memory.host_budget: ", machine = "a machine that gives the job ";
+  TrainSpec spec = Spec(2048);
+  spec.host_budget_bytes = kGiB;
+  PlanTarget target{.device = "rtx-3090", .host_memory_bytes = 512 * kGiB};
+  JobPlan plan = *PlanJob(spec, Qwen7B(), target);
+  ASSERT_FALSE(plan.fits);
+  const int64_t needed = GibibytesAfter(plan.shortfall, budget);
+  ASSERT_GT(needed, kGiB) << plan.shortfall;
+  spec.host_budget_bytes = needed;
+  EXPECT_TRUE(PlanJob(spec, Qwen7B(), target)->fits);
+
+  // The machine is what holds it.
+  target.host_memory_bytes = 8 * kGiB;
+  plan = *PlanJob(spec, Qwen7B(), target);
+  EXPECT_THAT(plan.shortfall, Not(HasSubstr(budget)));
+  EXPECT_EQ(GibibytesAfter(plan.shortfall, machine), needed) << plan.shortfall;
+
+  // Neither alone is enough.
+  spec.host_budget_bytes = kGiB;
+  plan = *PlanJob(spec, Qwen7B(), target);
+  EXPECT_THAT(plan.shortfall, Not(HasSubstr(budget)));
+  EXPECT_THAT(plan.shortfall, Not(HasSubstr(machine)));
+
+  spec = Spec(1024, 128);
+  spec.device_budget_bytes = 1;
+  plan = *PlanJob(spec, Small(), {.host_memory_bytes = 4 * kGiB});
+  EXPECT_THAT(plan.shortfall, HasSubstr("may take 1 byte"));
+  EXPECT_THAT(plan.shortfall, ContainsRegex("memory.device_budget: [0-9]+MiB"));
+}
+
+TEST(JobPlanTest, WhereDeviceAndHostAreOneMemoryWhatTheyLackTogetherIsTold) {
+  TrainSpec spec = Spec(8192, 1024);
+  spec.device = "cpu-discrete";
+  // From what is hopeless to what fits.
+  for (int64_t mib = 512;; mib += 256) {
+    const JobPlan plan =
+        *PlanJob(spec, Model(24, 896, 14, 2, 4864, 151936), {.host_memory_bytes = mib << 20});
+    if (plan.fits) break;
+    EXPECT_THAT(plan.shortfall, HasSubstr("lacks")) << mib;
+    const int64_t enough = GibibytesAfter(plan.shortfall, "a machine that gives the job ");
+    ASSERT_GT(enough, 0) << plan.shortfall;
+    if (mib % 2048 != 0) continue;
+    EXPECT_TRUE(
+        PlanJob(spec, Model(24, 896, 14, 2, 4864, 151936), {.host_memory_bytes = enough})->fits)
+        << plan.shortfall;
+  }
 }
 
 TEST(JobPlanTest, TheLargestThatFitAreTheLargest) {
