@@ -75,6 +75,13 @@ class ScheduleRunner final : public StepRunner {
   }
 
   absl::StatusOr<double> EvaluateLossSum(const TokenBatch& batch) override {
+    MILLRACE_RETURN_IF_ERROR(CheckLengths(batch));
+    const int64_t tokens = static_cast<int64_t>(batch.inputs.size());
+    if (tokens == 0 || tokens > plan_.shape.tokens_per_micro_batch) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "between 1 and ", plan_.shape.tokens_per_micro_batch,
+          " tokens, a micro-batch of the plan, are evaluated at a time, not ", tokens));
+    }
     MILLRACE_RETURN_IF_ERROR(Flush());
     Executor::Pass pass{.batches = absl::MakeConstSpan(&batch, 1)};
     MILLRACE_RETURN_IF_ERROR(executor_.Run(forward_, pass));
@@ -108,6 +115,15 @@ class ScheduleRunner final : public StepRunner {
   size_t peak_device_bytes() const override { return executor_.peak_device_bytes(); }
 
  private:
+  static absl::Status CheckLengths(const TokenBatch& batch) {
+    const size_t tokens = batch.inputs.size();
+    if (batch.targets.size() == tokens && batch.positions.size() == tokens) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("a batch of ", tokens, " tokens needs as many targets and positions, not ",
+                     batch.targets.size(), " and ", batch.positions.size()));
+  }
   absl::Status CheckBatches(absl::Span<const TokenBatch> batches) const {
     if (static_cast<int64_t>(batches.size()) != plan_.shape.micro_batches) {
       return absl::InvalidArgumentError(absl::StrCat("the plan has ", plan_.shape.micro_batches,
@@ -115,6 +131,7 @@ class ScheduleRunner final : public StepRunner {
                                                      batches.size()));
     }
     for (const TokenBatch& batch : batches) {
+      MILLRACE_RETURN_IF_ERROR(CheckLengths(batch));
       if (static_cast<int64_t>(batch.inputs.size()) != plan_.shape.tokens_per_micro_batch) {
         return absl::InvalidArgumentError(
             absl::StrCat("the plan has ", plan_.shape.tokens_per_micro_batch,

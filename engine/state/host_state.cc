@@ -43,14 +43,6 @@ DType GradientDType(const SlabLayout& layout, DType compute_dtype) {
   return layout.kind == UnitKind::kEmbedding ? DType::kF32 : compute_dtype;
 }
 
-int64_t GradientMemoryBytes(absl::Span<const SlabLayout> layouts, DType compute_dtype) {
-  int64_t bytes = 0;
-  for (const SlabLayout& layout : layouts) {
-    bytes += layout.count * static_cast<int64_t>(SizeOf(GradientDType(layout, compute_dtype)));
-  }
-  return bytes;
-}
-
 std::vector<MemoryPool> HostStateMemory(absl::Span<const SlabLayout> layouts, Recipe recipe,
                                         DType compute_dtype, OptimizerKind optimizer) {
   int64_t parameters = 0;

@@ -53,11 +53,10 @@ std::vector<MemoryPool> HostStateMemory(absl::Span<const SlabLayout> layouts, Re
                                         DType compute_dtype,
                                         OptimizerKind optimizer = OptimizerKind::kAdamW);
 
-// Type of a unit's gradient on the host, and bytes of all gradients there. Their slabs belong to
-// the schedule (engine/exec), in the units' layouts. The embedding's gradient is summed row by row
-// over a whole step, hence f32.
+// Type of a unit's gradient on the host. The slabs of gradients belong to the schedule
+// (engine/exec), in the units' layouts. The embedding's gradient is summed row by row over a whole
+// step, hence f32.
 DType GradientDType(const SlabLayout& layout, DType compute_dtype);
-int64_t GradientMemoryBytes(absl::Span<const SlabLayout> layouts, DType compute_dtype);
 
 class HostState {
  public:

@@ -539,6 +539,14 @@ TEST(StepRunnerTest, RefusesBatchesOfAnotherShape) {
   other = setup.shape;
   other.tokens_per_micro_batch = 21;
   EXPECT_FALSE(rig.runner().TrainStep(Batches(setup.spec, other, 1).views(), {}).ok());
+  other.tokens_per_micro_batch = 23;  // evaluation takes fewer, never more
+  EXPECT_EQ(rig.runner().EvaluateLossSum(Batches(setup.spec, other, 1).views()[0]).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const Batches whole(setup.spec, setup.shape, 1);
+  TokenBatch no_targets = whole.views()[0];
+  no_targets.targets = {};
+  EXPECT_EQ(rig.runner().EvaluateLossSum(no_targets).status().code(),
+            absl::StatusCode::kInvalidArgument);
   std::vector<float> logits(71);
   EXPECT_FALSE(rig.runner().Logits({}, absl::MakeSpan(logits)).ok());
 }

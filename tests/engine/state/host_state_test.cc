@@ -85,11 +85,9 @@ TEST(HostStateTest, StreamsTheMasterItselfWhenComputeIsF32) {
   }
 }
 
-TEST(GradientMemoryTest, CountsTheEmbeddingInF32AndTheRestInTheComputeType) {
+TEST(GradientDTypeTest, IsF32ForTheEmbeddingAndElseTheComputeType) {
   EXPECT_EQ(GradientDType(Layouts()[0], DType::kBF16), DType::kF32);
   EXPECT_EQ(GradientDType(Layouts()[1], DType::kBF16), DType::kBF16);
-  EXPECT_EQ(GradientMemoryBytes(Layouts(), DType::kBF16), 4 * 2048 + 2 * 4096);
-  EXPECT_EQ(GradientMemoryBytes(Layouts(), DType::kF32), 4 * (2048 + 4096));
 }
 
 TEST(HostStateTest, SlabsLieOnPages) {
