@@ -233,7 +233,9 @@ class ConfigMaker {
 
   // rope.scaling.*: linear or yarn. (longrope is in tensors, and so are llama 3's factors.)
   absl::Status TakeScaling() {
-    Find("rope.scaling.finetuned");  // says where the model comes from
+    // These say where the model comes from; yarn and longrope alone compute with the second.
+    Find("rope.scaling.finetuned");
+    Find("rope.scaling.original_context_length");
     std::string type = "none";
     if (const GgufValue* value = Find("rope.scaling.type")) {
       if (!value->text()) return Error(FullKey("rope.scaling.type"), "is no string");

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -38,7 +39,10 @@ std::string Join(const std::string& folder, absl::string_view name) {
 }
 
 // A model is a folder or one GGUF file.
-bool IsGguf(const std::string& path) { return std::filesystem::is_regular_file(path); }
+bool IsGguf(const std::string& path) {
+  std::error_code ignored;  // whoever opens it says what is wrong
+  return std::filesystem::is_regular_file(path, ignored);
+}
 
 // One tensor of a model directory and its place in a slab: rows · columns contiguous elements.
 struct Item {
