@@ -10,9 +10,12 @@
 namespace millrace {
 namespace {
 
-// No measurement goes on for much longer than this, seconds.
+// Calls of a measurement: so many at least and at most; no more than the least once so many seconds
+// have gone by.
+constexpr int kFewestCalls = 2, kMostCalls = 3;
 constexpr double kEnough = 0.02;
-constexpr int kCalls = 3;
+// A call this long, seconds, ends a measurement.
+constexpr double kLong = 0.1;
 constexpr size_t kRingBytes = size_t{96} << 20;
 
 #if defined(__x86_64__)
@@ -27,13 +30,16 @@ double TypicalSeconds(const std::function<void()>& call, const std::function<voi
   using Clock = std::chrono::steady_clock;
   std::vector<double> seconds;
   double spent = 0;
-  for (int i = 0; i <= kCalls && spent < kEnough; ++i) {
+  for (int i = 0; i <= kMostCalls && (i <= kFewestCalls || spent < kEnough); ++i) {
     prepare();
     const Clock::time_point begin = Clock::now();
     call();
     const double last = std::chrono::duration<double>(Clock::now() - begin).count();
-    // What takes that long needs no warming up.
-    if (i == 0 && last < kEnough) continue;
+    if (last > kLong && i > 0) {
+      if (seconds.empty()) seconds.push_back(last);
+      break;
+    }
+    if (i == 0) continue;
     seconds.push_back(last);
     spent += last;
   }
