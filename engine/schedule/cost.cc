@@ -165,6 +165,13 @@ void CostModel::Norm(DeviceOps& ops) const {
   Pass(DevicePass::kNormForward, 2 * TokenRowBytes(), ops);
 }
 
+// What a product adds to its result on the way out.
+void CostModel::Residual(DeviceOps& ops) const {
+  const double bytes = TokenRowBytes();
+  ops.bytes += bytes;
+  ops.seconds += bytes / profile_.pass_bandwidth[static_cast<size_t>(DevicePass::kNormForward)];
+}
+
 void CostModel::NormBackward(DeviceOps& ops) const {
   Pass(DevicePass::kNormBackward, 4 * TokenRowBytes(), ops);
 }
@@ -212,11 +219,13 @@ Work CostModel::BlockForward(bool with_last_product) const {
   Rotate(ops);
   Attention(false, ops);
   Product(ProductKind::kForward, spec.query_size(), spec.hidden_size, ops);
+  Residual(ops);
   Norm(ops);
   Product(ProductKind::kForward, spec.hidden_size, spec.mlp_in_size(), ops);
   ActivationForward(ops);
   if (with_last_product) {
     Product(ProductKind::kForward, spec.intermediate_size, spec.hidden_size, ops);
+    Residual(ops);
   }
   return OnDevice(ops);
 }

@@ -75,6 +75,7 @@ class CostModel {
   void Pass(DevicePass pass, double bytes, DeviceOps& ops) const;
   void Attention(bool backward, DeviceOps& ops) const;
   void Norm(DeviceOps& ops) const;
+  void Residual(DeviceOps& ops) const;
   void NormBackward(DeviceOps& ops) const;
   void Rotate(DeviceOps& ops) const;
   void ActivationForward(DeviceOps& ops) const;

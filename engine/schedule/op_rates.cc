@@ -35,7 +35,8 @@ class OpsMeasurement {
         stream_(device_->CreateStream("measurement")),
         ops_(CreateCpuOps(compute, &pool)),
         read_(compute, pool),
-        written_(compute, pool) {
+        written_(compute, pool),
+        recent_(compute, pool) {
     const OpsLimits limits{.tokens = kTokens,
                            .hidden = kWidth,
                            .qkv = 3 * kWidth,
@@ -57,8 +58,6 @@ class OpsMeasurement {
     statistics_ = MeasurementMemory(kTokens * kWidth / 64 * 2 * sizeof(float));
     rstd_ = statistics_.as<float>();
     for (int64_t i = 0; i < kTokens * kWidth / 64 * 2; ++i) rstd_[i] = 1.0f;
-    recent_ = read_.Take(Bytes(kTokens, 2 * kWidth));
-    scratch_ = written_.Take(Bytes(kTokens, 3 * kWidth));
   }
 
   void Into(DeviceProfile& profile) {
@@ -74,6 +73,7 @@ class OpsMeasurement {
   }
   void* Read(int64_t rows, int64_t columns) { return read_.Take(Bytes(rows, columns)); }
   void* Written(int64_t rows, int64_t columns) { return written_.Take(Bytes(rows, columns)); }
+  void* Recent(int64_t rows, int64_t columns) { return recent_.Take(Bytes(rows, columns)); }
 
   // `make` gives an op with the operands of the next call.
   template <typename Make>
@@ -97,7 +97,7 @@ class OpsMeasurement {
                                return LinearForward{.tokens = t,
                                                     .in = in,
                                                     .out = out,
-                                                    .x = recent_,
+                                                    .x = Recent(t, in),
                                                     .weight = Read(in, out),
                                                     .y = Written(t, out),
                                                     .y_dtype = compute_};
@@ -106,19 +106,19 @@ class OpsMeasurement {
                                LinearBackward op{.tokens = t,
                                                  .in = in,
                                                  .out = out,
-                                                 .dy = recent_,
-                                                 .x = recent_,
+                                                 .dy = Recent(t, out),
+                                                 .x = Recent(t, in),
                                                  .weight = Read(in, out)};
-                               op.dx = scratch_;
+                               op.dx = Written(t, in);
                                return op;
                              }));
           rates[2].push_back(flops / Seconds([&] {
                                LinearBackward op{.tokens = t,
                                                  .in = in,
                                                  .out = out,
-                                                 .dy = recent_,
+                                                 .dy = Recent(t, out),
                                                  .x = Read(t, in),
-                                                 .weight = recent_};
+                                                 .weight = Recent(1, 1)};
                                op.dweight = {.data = Written(in, out), .dtype = compute_};
                                return op;
                              }));
@@ -149,7 +149,7 @@ class OpsMeasurement {
                                   .head_dim = head_dim,
                                   .boundaries = boundaries,
                                   .scale = 0.1f,
-                                  .qkv = recent_,
+                                  .qkv = Recent(kTokens, 3 * width),
                                   .output = Written(kTokens, width),
                                   .log_sum_exp = rstd_};
         };
@@ -169,8 +169,8 @@ class OpsMeasurement {
                                                       .qkv = qkv,
                                                       .output = statistics.output,
                                                       .log_sum_exp = rstd_,
-                                                      .doutput = recent_,
-                                                      .dqkv = scratch_};
+                                                      .doutput = Recent(kTokens, width),
+                                                      .dqkv = Written(kTokens, 3 * width)};
                            }));
       }
     }
@@ -194,14 +194,14 @@ class OpsMeasurement {
             LinearCrossEntropy op{.tokens = t,
                                   .hidden = width,
                                   .vocab = kVocab,
-                                  .x = recent_,
+                                  .x = Recent(t, width),
                                   .weight = weight,
                                   .targets = targets.data(),
                                   .gradient_scale = 1e-3f,
                                   .loss_sum = &loss};
             op.vocab_tile = vocab_tile;
             if (!backward) return op;
-            op.dx = scratch_;
+            op.dx = Written(t, width);
             op.dweight = {.data = written_.Take(sizeof(float) * kVocab * width),
                           .dtype = DType::kF32,
                           .accumulate = true};
@@ -229,21 +229,22 @@ class OpsMeasurement {
                              .tokens = kTokens,
                              .width = kWidth,
                              .epsilon = 1e-5,
-                             .x = recent_,
-                             .weight = recent_,
+                             .x = Recent(kTokens, kWidth),
+                             .weight = Recent(1, kWidth),
                              .y = Written(kTokens, kWidth),
                              .rstd = rstd_};
         }));
     set(DevicePass::kNormBackward, 4 * row_bytes, Seconds([&] {
+          void* dx = Recent(kTokens, kWidth);
           NormBackward op{.layer_norm = false,
                           .tokens = kTokens,
                           .width = kWidth,
-                          .dy = recent_,
+                          .dy = Recent(kTokens, kWidth),
                           .x = Read(kTokens, kWidth),
-                          .weight = recent_,
+                          .weight = Recent(1, kWidth),
                           .rstd = rstd_,
-                          .residual = scratch_,
-                          .dx = scratch_};
+                          .residual = dx,
+                          .dx = dx};
           op.dweight = {.data = Written(1, kWidth), .dtype = compute_};
           return op;
         }));
@@ -260,11 +261,13 @@ class OpsMeasurement {
                         .row_stride = 3 * kWidth,
                         .positions = positions.data(),
                         .cos_sin_table = table.data(),
-                        .qkv = scratch_};
+                        .qkv = Recent(kTokens, 3 * kWidth)};
         }));
     const auto activation = [&] {
-      return Activation{
-          .kind = Activation::Kind::kSwiGlu, .tokens = kTokens, .width = kWidth, .x = recent_};
+      return Activation{.kind = Activation::Kind::kSwiGlu,
+                        .tokens = kTokens,
+                        .width = kWidth,
+                        .x = Recent(kTokens, 2 * kWidth)};
     };
     set(DevicePass::kActivationForward, 3 * row_bytes, Seconds([&] {
           Activation op = activation();
@@ -274,8 +277,8 @@ class OpsMeasurement {
     set(DevicePass::kActivationBackward, 5 * row_bytes, Seconds([&] {
           Activation op = activation();
           op.x = Read(kTokens, 2 * kWidth);
-          op.dy = recent_;
-          op.dx = scratch_;
+          op.dy = Recent(kTokens, kWidth);
+          op.dx = Written(kTokens, 2 * kWidth);
           return op;
         }));
     set(DevicePass::kConvert, Real(kTokens * kWidth) * Real(4 + static_cast<int64_t>(size_)),
@@ -296,9 +299,9 @@ class OpsMeasurement {
         LinearBackward op{.tokens = 256,
                           .in = kWidth,
                           .out = kWidth,
-                          .dy = recent_,
-                          .x = recent_,
-                          .weight = recent_};
+                          .dy = Recent(256, kWidth),
+                          .x = Recent(256, kWidth),
+                          .weight = Recent(1, 1)};
         op.dweight = {.data = written_.Take(sizeof(float) * kWidth * kWidth),
                       .dtype = accumulate ? DType::kF32 : compute_,
                       .accumulate = accumulate};
@@ -315,11 +318,10 @@ class OpsMeasurement {
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Ops> ops_;
-  MeasurementRing read_, written_;
+  // Saved or uploaded long ago; written now; and what the op before has just left.
+  MeasurementRing read_, written_, recent_;
   AlignedBuffer workspace_, statistics_;
   float* rstd_ = nullptr;
-  void* recent_ = nullptr;   // [kTokens, 2 · kWidth], just written by somebody
-  void* scratch_ = nullptr;  // [kTokens, 3 · kWidth], written all the time
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr int kFewestCalls = 2, kMostCalls = 3;
 constexpr double kEnough = 0.02;
 // A call this long, seconds, ends a measurement.
 constexpr double kLong = 0.1;
-constexpr size_t kRingBytes = size_t{96} << 20;
+constexpr size_t kRingBytes = size_t{64} << 20;
 
 #if defined(__x86_64__)
 __attribute__((target("clflushopt"))) void EvictQuickly(const std::byte* data, size_t bytes) {

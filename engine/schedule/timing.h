@@ -30,7 +30,7 @@ class MeasurementRing {
  public:
   MeasurementRing(DType type, ThreadPool& pool);
 
-  // At most the ring's size, 96 MiB.
+  // At most the ring's size, 64 MiB.
   void* Take(size_t bytes);
 
   // What was taken since is in no cache, as a step's weights are when their turn comes.
