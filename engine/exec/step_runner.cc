@@ -29,6 +29,7 @@ class ScheduleRunner final : public StepRunner {
         executor_(model_, plan_, device, ops, pool, state, cancelled) {}
 
   absl::Status Prepare(size_t budget) {
+    MILLRACE_RETURN_IF_ERROR(CheckPlan(model_, plan_));
     for (bool pending : {false, true}) {
       steps_[pending] = BuildStepSchedule(model_, plan_, pending);
       MILLRACE_RETURN_IF_ERROR(Verify(steps_[pending], budget));

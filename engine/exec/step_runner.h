@@ -63,9 +63,10 @@ ScheduledModel MakeScheduledModel(const ModelSpec& spec, const HostState& state,
 
 class StepRunner {
  public:
-  // Verifies every schedule of `plan` against the device's memory. What the pointers point to
-  // outlives the runner. `pool` is for the host's own work (optimizer, embedding rows, norms): on a
-  // device whose streams have threads another than the ops'. `cancelled` may be nullptr.
+  // Checks `plan` (CheckPlan) and verifies every schedule of it against the device's memory. What
+  // the pointers point to outlives the runner. `pool` is for the host's own work (optimizer,
+  // embedding rows, norms): on a device whose streams have threads another than the ops'.
+  // `cancelled` may be nullptr.
   static absl::StatusOr<std::unique_ptr<StepRunner>> Create(ScheduledModel model, Plan plan,
                                                             Device* device, Ops* ops,
                                                             ThreadPool* pool, HostState* state,

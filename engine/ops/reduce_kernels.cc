@@ -76,32 +76,6 @@ void AddToAny(const void* from, DType type, int64_t count, float* to) {
                        : AddToImpl(static_cast<const float*>(from), count, to);
 }
 
-template <typename T>
-double SquareSumImpl(const T* x, int64_t count) {
-  const DF d;
-  const int64_t lanes = hn::Lanes(d);
-  auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
-  int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    const auto a = LoadFull(d, x + i), b = LoadFull(d, x + i + lanes);
-    const auto c = LoadFull(d, x + i + 2 * lanes), e = LoadFull(d, x + i + 3 * lanes);
-    sum0 = hn::MulAdd(a, a, sum0);
-    sum1 = hn::MulAdd(b, b, sum1);
-    sum2 = hn::MulAdd(c, c, sum2);
-    sum3 = hn::MulAdd(e, e, sum3);
-  }
-  for (; i < count; i += lanes) {
-    const auto a = Load(d, x + i, count - i);
-    sum0 = hn::MulAdd(a, a, sum0);
-  }
-  return Sum(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
-}
-
-double SquareSumAny(const void* x, DType type, int64_t count) {
-  return type == DType::kBF16 ? SquareSumImpl(static_cast<const BFloat16*>(x), count)
-                              : SquareSumImpl(static_cast<const float*>(x), count);
-}
-
 template <typename From, typename To>
 void ConvertImpl(const void* from, void* to, int64_t count) {
   const DF d;
@@ -131,7 +105,6 @@ namespace millrace {
 
 HWY_EXPORT(ColumnSumsAny);
 HWY_EXPORT(AddToAny);
-HWY_EXPORT(SquareSumAny);
 HWY_EXPORT(ConvertAny);
 
 void ColumnSums(const void* x, DType type, int64_t rows, int64_t columns, int64_t stride,
@@ -141,10 +114,6 @@ void ColumnSums(const void* x, DType type, int64_t rows, int64_t columns, int64_
 
 void AddTo(const void* from, DType type, int64_t count, float* to) {
   HWY_DYNAMIC_DISPATCH(AddToAny)(from, type, count, to);
-}
-
-double SquareSum(const void* x, DType type, int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(SquareSumAny)(x, type, count);
 }
 
 void Convert(const void* from, DType from_type, void* to, DType to_type, int64_t count) {

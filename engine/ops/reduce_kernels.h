@@ -15,9 +15,6 @@ void ColumnSums(const void* x, DType type, int64_t rows, int64_t columns, int64_
 // to[i] += from[i]
 void AddTo(const void* from, DType type, int64_t count, float* to);
 
-// Σ x[i]², in f32 vectors: for a few thousand elements at a time.
-double SquareSum(const void* x, DType type, int64_t count);
-
 // to[i] = from[i], rounded to nearest even where `to` is bf16.
 void Convert(const void* from, DType from_type, void* to, DType to_type, int64_t count);
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "engine/base/dtype.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/slab_layout.h"
@@ -66,7 +67,8 @@ struct Plan {
   // Uploads bind host memory and copy nothing; weight slots and landing buffers take no memory.
   bool unified = true;
   Order order = Order::kLayerMajor;
-  // Blocks whose weights are on the device at a time, besides the resident ones; at least 2.
+  // Blocks whose weights are on the device at a time, besides the resident ones; with one alone
+  // nothing is brought ahead.
   int weight_slots = 2;
   // Blocks, evenly spread, whose weights stay on the device from forward to backward.
   int resident_units = 0;
@@ -109,6 +111,9 @@ size_t RotaryTableBytes(const ModelSpec& spec, const StepShape& shape);
 // Type in which a unit's gradient is made on the device: f32 wherever several sums are added up
 // (micro-batches, chunks of the head), else as the host keeps it.
 DType AccumulatorDType(const ScheduledModel& model, const StepShape& shape, int unit);
+
+// INVALID_ARGUMENT, naming the choice and its value, for a plan that there is no schedule of.
+absl::Status CheckPlan(const ScheduledModel& model, const Plan& plan);
 
 }  // namespace millrace
 

@@ -33,7 +33,7 @@ struct Scratch {
   float *dk, *dv;                  // [padded document, head_dim]
   float *row_max, *row_sum;        // [kQueryBlock]; backward: delta, log-sum-exp
 
-  Scratch(Carver& carver, int64_t document, int64_t head_dim, DType type) {
+  Scratch(WorkspaceCarver& carver, int64_t document, int64_t head_dim, DType type) {
     const int64_t padded = Padded(document);
     k = carver.Take(padded * head_dim, type);
     v = carver.Take(padded * head_dim, type);
@@ -51,7 +51,7 @@ struct Scratch {
   }
 
   static size_t Bytes(int64_t document, int64_t head_dim, DType type) {
-    Carver carver(nullptr);
+    WorkspaceCarver carver(nullptr);
     Scratch scratch(carver, document, head_dim, type);
     return carver.used();
   }
@@ -229,7 +229,7 @@ absl::Status RunTasks(const CpuContext& context, const Op& op,
       amx_tasks(op, shares[thread], longest, memory);
       return absl::OkStatus();
     }
-    Carver carver(memory);
+    WorkspaceCarver carver(memory);
     const Scratch scratch(carver, longest, op.head_dim, context.compute);
     Worker worker(context, thread, problem, scratch);
     for (const AttentionTask& task : shares[thread]) {

@@ -37,7 +37,7 @@ struct Scratch {
   BFloat16 *k, *v;  // [padded document, head_dim]
   float *dk, *dv;   // likewise
 
-  Scratch(Carver& carver, int64_t longest, int64_t d) {
+  Scratch(WorkspaceCarver& carver, int64_t longest, int64_t d) {
     const int64_t padded = Padded(longest);
     constexpr int64_t kScores =
         std::max(kForwardQueries * kForwardStride, kBackwardKeys * kBackwardStride);
@@ -295,7 +295,7 @@ class Worker {
 
   const AttentionProblem& p_;
   const int64_t d_, panels_;  // of 32 columns of a head
-  Carver carver_;
+  WorkspaceCarver carver_;
   const Scratch s_;
 };
 
@@ -306,7 +306,7 @@ bool AmxAttentionSuits(DType type, int64_t head_dim) {
 }
 
 size_t AmxAttentionScratchBytes(int64_t longest, int64_t head_dim) {
-  Carver carver(nullptr);
+  WorkspaceCarver carver(nullptr);
   Scratch scratch(carver, longest, head_dim);
   return carver.used();
 }

@@ -33,9 +33,9 @@ absl::Status CheckWorkspace(const CpuContext& context, absl::string_view op, siz
 
 // Hands out consecutive cache-line aligned pieces of memory, or only adds up their sizes when there
 // is none, so that one piece of code tells how much it needs and takes it.
-class Carver {
+class WorkspaceCarver {
  public:
-  explicit Carver(std::byte* memory) : memory_(memory) {}
+  explicit WorkspaceCarver(std::byte* memory) : memory_(memory) {}
 
   template <typename T>
   T* Take(int64_t count) {

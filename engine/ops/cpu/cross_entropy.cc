@@ -31,7 +31,7 @@ struct TileScratch {
   int64_t logits_bytes;
   std::byte* logits;  // [threads] × [min(tokens, kRows), kColumns] f32
 
-  TileScratch(Carver& carver, int64_t tokens, int64_t classes, DType type, int threads,
+  TileScratch(WorkspaceCarver& carver, int64_t tokens, int64_t classes, DType type, int threads,
               bool backward) {
     // Rows of whole cache lines, an odd number of them: columns then do not share cache sets.
     stride = (AlignUp(classes, 64) | 32);
@@ -50,7 +50,7 @@ struct AllScratch {
   SoftmaxStatistics statistics;
   float* dx;  // [tokens, hidden]; forward only: nullptr
 
-  AllScratch(Carver& carver, int64_t tokens, int64_t hidden, bool backward)
+  AllScratch(WorkspaceCarver& carver, int64_t tokens, int64_t hidden, bool backward)
       : statistics{.max = carver.Take<float>(tokens),
                    .sum = carver.Take<float>(tokens),
                    .target_logit = carver.Take<float>(tokens)},
@@ -275,7 +275,7 @@ absl::Status CheckScratch(const CpuContext& context, size_t bytes) {
 absl::Status RunCrossEntropyStatistics(const CpuContext& context,
                                        const CrossEntropyStatistics& op) {
   MILLRACE_RETURN_IF_ERROR(CheckTile(op.tile));
-  Carver carver(context.workspace);
+  WorkspaceCarver carver(context.workspace);
   const TileScratch scratch(carver, op.tile.tokens, op.tile.count, context.compute,
                             context.pool->threads(), /*backward=*/false);
   MILLRACE_RETURN_IF_ERROR(CheckScratch(context, carver.used()));
@@ -295,7 +295,7 @@ absl::Status RunCrossEntropyLoss(const CpuContext&, const CrossEntropyLoss& op) 
 absl::Status RunCrossEntropyGradient(const CpuContext& context, const CrossEntropyGradient& op) {
   MILLRACE_RETURN_IF_ERROR(CheckTile(op.tile));
   MILLRACE_RETURN_IF_ERROR(CheckGradient(op.dweight));
-  Carver carver(context.workspace);
+  WorkspaceCarver carver(context.workspace);
   const TileScratch scratch(carver, op.tile.tokens, op.tile.count, context.compute,
                             context.pool->threads(), /*backward=*/true);
   MILLRACE_RETURN_IF_ERROR(CheckScratch(context, carver.used()));
@@ -311,10 +311,10 @@ absl::Status RunLinearCrossEntropy(const CpuContext& context, const LinearCrossE
   const bool backward = op.dx != nullptr;
   const bool tiled = op.vocab_tile > 0;
   const int64_t tile_classes = tiled ? std::min(op.vocab_tile, op.vocab) : op.vocab;
-  Carver carver(context.workspace);
+  WorkspaceCarver carver(context.workspace);
   const AllScratch all(carver, op.tokens, op.hidden, backward);
   // The first tile is the largest.
-  const auto scratch_of = [&](int64_t classes, Carver tile_carver) {
+  const auto scratch_of = [&](int64_t classes, WorkspaceCarver tile_carver) {
     const TileScratch scratch(tile_carver, op.tokens, classes, type, context.pool->threads(),
                               backward);
     return std::pair(scratch, tile_carver.used());
@@ -369,7 +369,7 @@ size_t CrossEntropyWorkspaceBytes(const OpsLimits& limits, DType type, int threa
   const int64_t tokens = std::min(limits.tokens, limits.token_chunk);
   const int64_t classes =
       limits.vocab_tile > 0 ? std::min(limits.vocab_tile, limits.vocab) : limits.vocab;
-  Carver carver(nullptr);
+  WorkspaceCarver carver(nullptr);
   const AllScratch all(carver, tokens, limits.hidden, /*backward=*/true);
   const TileScratch tile(carver, tokens, classes, type, threads, /*backward=*/true);
   return carver.used();

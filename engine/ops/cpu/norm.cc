@@ -14,7 +14,7 @@ struct Scratch {
   float *dweight, *dbias;  // [threads, stride]
   int64_t stride;
 
-  Scratch(Carver& carver, int64_t width, int threads) {
+  Scratch(WorkspaceCarver& carver, int64_t width, int threads) {
     stride = AlignUp(width, 16);
     dweight = carver.Take<float>(threads * stride);
     dbias = carver.Take<float>(threads * stride);
@@ -34,7 +34,7 @@ absl::Status RunNormBackward(const CpuContext& context, const NormBackward& op) 
   const int threads = context.pool->threads();
   MILLRACE_RETURN_IF_ERROR(
       CheckWorkspace(context, "norm", NormWorkspaceBytes({.hidden = op.width}, threads)));
-  Carver carver(context.workspace);
+  WorkspaceCarver carver(context.workspace);
   const Scratch scratch(carver, op.width, threads);
   const bool wants_dweight = op.dweight.data != nullptr, wants_dbias = op.dbias.data != nullptr;
   context.pool->Run([&](int thread) {
@@ -58,7 +58,7 @@ absl::Status RunNormBackward(const CpuContext& context, const NormBackward& op) 
 }
 
 size_t NormWorkspaceBytes(const OpsLimits& limits, int threads) {
-  Carver carver(nullptr);
+  WorkspaceCarver carver(nullptr);
   Scratch scratch(carver, std::max(limits.hidden, limits.head_dim), threads);
   return carver.used();
 }

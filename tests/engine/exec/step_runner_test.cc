@@ -231,9 +231,8 @@ void Choose(std::mt19937& random, Plan& plan) {
   plan.kept_passes = pick(0, passes);
   plan.selective_passes = pick(0, passes - static_cast<int>(plan.kept_passes));
   plan.offloaded_passes = plan.unified ? 0 : pick(0, passes);
-  if (plan.shape.vocab_tile > 0 && plan.order == Order::kLayerMajor) {
-    plan.head = pick(0, 1) == 1 ? HeadPlacement::kTiled : HeadPlacement::kWhole;
-  }
+  const bool tiles = plan.shape.vocab_tile > 0 && plan.order == Order::kLayerMajor;
+  plan.head = tiles && pick(0, 1) == 1 ? HeadPlacement::kTiled : HeadPlacement::kWhole;
 }
 
 std::string Describe(const Plan& plan) {
@@ -527,6 +526,30 @@ TEST(StepRunnerTest, RefusesAPlanThatDoesNotFitTheDevice) {
                 .status()
                 .code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+TEST(StepRunnerTest, RefusesPlansThatThereIsNoScheduleOf) {
+  Configuration setup;
+  setup.spec = LlamaSpec(false);
+  ThreadPool pool(1);
+  auto ops = CreateCpuOps(DType::kF32, &pool);
+  auto state = *HostState::Create(MakeSlabLayouts(setup.spec), Recipe::kFp32, DType::kF32, pool);
+  const ScheduledModel model = MakeScheduledModel(setup.spec, *state, *ops, setup.shape);
+  const Plan plan = *MakePlan(model, setup.shape, false, size_t{1} << 40);
+  auto device = *CreateCpuDevice(plan.device_bytes, CpuDeviceMode::kDiscrete);
+  for (int fault = 0; fault < 5; ++fault) {
+    Plan wrong = plan;
+    if (fault == 0) wrong.resident_units = 4;
+    if (fault == 1) wrong.weight_slots = 0;
+    if (fault == 2) wrong.kept_passes = 10;
+    if (fault == 3) wrong.offloaded_passes = -1;
+    if (fault == 4) wrong.head = HeadPlacement::kTiled;
+    EXPECT_EQ(StepRunner::Create(model, wrong, device.get(), ops.get(), &pool, state.get(), nullptr)
+                  .status()
+                  .code(),
+              absl::StatusCode::kInvalidArgument)
+        << fault;
+  }
 }
 
 TEST(StepRunnerTest, RefusesBatchesOfAnotherShape) {
