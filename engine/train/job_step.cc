@@ -87,7 +87,12 @@ std::vector<StepShape> ShapesOf(const TrainSpec& spec, const ModelSpec& model,
     StepShape shape = ChooseStepShape(model, spec.tokens_per_step, tokens, spec.sequence_length,
                                       spec.clip_norm > 0, target.compute, head_bytes);
     shape.z_loss = spec.z_loss;
-    if (spec.plan.head == HeadPlacement::kTiled) TileVocabulary(model, &shape);
+    if (spec.head_token_chunk && spec.head_vocab_tile) {
+      shape.token_chunk = *spec.head_token_chunk;
+      shape.vocab_tile = *spec.head_vocab_tile;
+    } else if (spec.plan.head == HeadPlacement::kTiled) {
+      TileVocabulary(model, &shape);
+    }
     return shape;
   };
   if (!tokens_per_micro_batch) tokens_per_micro_batch = spec.tokens_per_micro_batch;

@@ -104,6 +104,8 @@ absl::Status CheckSameRun(const RunIdentity& checkpoint, const RunIdentity& job,
 void AdoptDecisions(const RunIdentity& checkpoint, TrainSpec* spec) {
   AdoptInteger(checkpoint, "train.threads", &spec->threads);
   AdoptInteger(checkpoint, "train.tokens_per_micro_batch", &spec->tokens_per_micro_batch);
+  AdoptInteger(checkpoint, "train.head_token_chunk", &spec->head_token_chunk);
+  AdoptInteger(checkpoint, "train.head_vocab_tile", &spec->head_vocab_tile);
   AdoptInteger(checkpoint, "train.schedule.decay_steps", &spec->decay_steps);
   const auto compute = checkpoint.find("precision.compute");
   if (!spec->compute && compute != checkpoint.end()) {

@@ -25,8 +25,8 @@ RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
 absl::Status CheckSameRun(const RunIdentity& checkpoint, const RunIdentity& job,
                           int64_t checkpoint_step);
 
-// Takes threads, micro-batch, compute type and decay steps from a checkpoint's identity where
-// `spec` leaves them out.
+// Takes threads, micro-batch, the head's chunks and tiles, compute type and decay steps from a
+// checkpoint's identity where `spec` leaves them out.
 void AdoptDecisions(const RunIdentity& checkpoint, TrainSpec* spec);
 
 }  // namespace millrace

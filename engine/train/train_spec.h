@@ -64,6 +64,8 @@ struct TrainSpec {
   std::string device = "cpu";       // or "cpu-discrete"
   std::optional<double> link_gbps;  // cpu-discrete only; 10^9 bytes/s each way
   PlanChoices plan;
+  // Of a run that goes on: how its head was cut, whatever would be chosen today.
+  std::optional<int64_t> head_token_chunk, head_vocab_tile;
   // Not of the job but of the machine: the file of its processor's rates (PlanTarget).
   std::string calibration_file;
 

@@ -241,6 +241,16 @@ TEST(JobPlanTest, TheLargestThatFitAreTheLargest) {
   EXPECT_TRUE(PlanJob(other, model, target)->fits);
 }
 
+TEST(JobPlanTest, ARunThatGoesOnKeepsTheChunksOfItsHead) {
+  TrainSpec spec = Spec(1024, 128);
+  spec.head_token_chunk = 96;
+  spec.head_vocab_tile = 512;
+  const absl::StatusOr<JobPlan> plan = PlanJob(spec, Small(), {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->plan.shape.token_chunk, 96);
+  EXPECT_EQ(plan->plan.shape.vocab_tile, 512);
+}
+
 TEST(JobPlanTest, ThisMachineAnswersForItself) {
   TrainSpec spec = Spec(1024, 128);
   const JobPlan plan = *PlanJob(spec, Small(), {});

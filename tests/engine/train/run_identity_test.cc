@@ -107,6 +107,8 @@ TEST(RunIdentityTest, DecisionsLeftOutAreTakenFromTheCheckpoint) {
   EXPECT_EQ(spec.threads, 5);
   EXPECT_EQ(spec.tokens_per_micro_batch, 128);
   EXPECT_EQ(spec.compute, DType::kF32);
+  EXPECT_EQ(spec.head_token_chunk, kShape.token_chunk);
+  EXPECT_EQ(spec.head_vocab_tile, kShape.vocab_tile);
 
   TrainSpec said;
   said.threads = 2;
