@@ -17,9 +17,11 @@ namespace {
 constexpr absl::Duration kPlanDeadline = absl::Minutes(5);
 
 absl::Status WriteTrace(const std::string& path, const std::string& trace) {
+  absl::Status status = CheckReplaceable(path);
+  if (!status.ok()) return status;
   absl::StatusOr<LocalFile> file = LocalFile::OpenForWriting(path);
   if (!file.ok()) return file.status();
-  absl::Status status = file->Truncate(0);
+  status = file->Truncate(0);
   return status.ok() ? file->Write(0, trace) : status;
 }
 

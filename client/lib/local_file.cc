@@ -29,6 +29,15 @@ absl::Status FileError(const std::string& what, const std::string& path) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", path));
 }
 
+absl::Status CheckReplaceable(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status) || fs::is_regular_file(status)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, " is ", fs::is_directory(status) ? "a folder" : "not a regular file",
+                   ", which nothing is written over; name a file"));
+}
+
 absl::StatusOr<LocalFile> LocalFile::OpenForReading(const std::string& path) {
   int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return FileError("read", path);

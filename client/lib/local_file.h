@@ -46,6 +46,10 @@ class LocalFile {
 // An error about `path` made from errno.
 absl::Status FileError(const std::string& what, const std::string& path);
 
+// InvalidArgument when something is at `path` that is not a file: a folder, or a device, which must
+// not be replaced by a file.
+absl::Status CheckReplaceable(const std::string& path);
+
 // The file itself, or every file below a folder: sorted, relative to it (a file's own name),
 // without hidden files and folders. InvalidArgument when there is none; NotFound.
 absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& path);

@@ -57,6 +57,8 @@ class Download {
       info_ = {response.first_step(), response.last_step(), response.size_bytes(), ""};
       first_step_ = info_.first_step;
       info_.path = path_of_(info_);
+      absl::Status replaceable = CheckReplaceable(info_.path);
+      if (!replaceable.ok()) return replaceable;
       absl::StatusOr<LocalFile> file = LocalFile::OpenForWriting(Partial());
       if (!file.ok()) return file.status();
       file_.emplace(*std::move(file));

@@ -26,10 +26,9 @@ const char* NameOf(ScheduleKind kind) {
   return "";
 }
 
-const std::string& ValueOr(const RunIdentity& identity, const std::string& field,
-                           const std::string& otherwise) {
+std::string ValueOf(const RunIdentity& identity, const std::string& field) {
   const auto found = identity.find(field);
-  return found == identity.end() ? otherwise : found->second;
+  return found == identity.end() ? "nothing" : found->second;
 }
 
 void AdoptInteger(const RunIdentity& identity, const std::string& field,
@@ -89,8 +88,8 @@ absl::Status CheckSameRun(const RunIdentity& checkpoint, const RunIdentity& job,
   for (const auto& [field, value] : job) fields.insert(field);
   std::string differences;
   for (const std::string& field : fields) {
-    const std::string& saved = ValueOr(checkpoint, field, "nothing");
-    const std::string& asked = ValueOr(job, field, "nothing");
+    const std::string saved = ValueOf(checkpoint, field);
+    const std::string asked = ValueOf(job, field);
     if (saved == asked) continue;
     absl::StrAppend(&differences, differences.empty() ? "" : "; ", field,
                     ": the checkpoint of step ", checkpoint_step, " was made with ", saved,

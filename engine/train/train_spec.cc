@@ -25,6 +25,8 @@ constexpr int64_t kMostThreads = 512;
 constexpr int64_t kMostUnits = 1'000'000;
 constexpr int64_t kMostTracedSteps = 100;  // some thousands of events each
 constexpr int64_t kMostBytes = int64_t{1} << 60;
+constexpr double kLeastEpsilon = 1e-30, kMostEpsilon = 1e30;
+constexpr double kLeastLinkGbps = 1e-6, kMostLinkGbps = 1e9;
 
 class Checker {
  public:
@@ -121,7 +123,10 @@ void CheckOptimizerNumbers(const TrainSpec& spec, Checker& check) {
                     absl::StrCat(beta, " is out of range; use numbers from 0 to below 1"));
     }
   }
-  if (spec.epsilon) check.Positive("train.optimizer.epsilon", *spec.epsilon);
+  // As f32 it must not vanish: it is all that divides where the second moment is zero.
+  if (spec.epsilon) {
+    check.Within("train.optimizer.epsilon", *spec.epsilon, kLeastEpsilon, kMostEpsilon);
+  }
   if (spec.momentum) {
     check.Require(*spec.momentum >= 0 && *spec.momentum < 1, "train.optimizer.momentum",
                   absl::StrCat(*spec.momentum, " is out of range; use a number from 0 to below 1"));
@@ -166,7 +171,7 @@ void CheckMemory(const TrainSpec& spec, Checker& check) {
                              "` is unknown; use one of cpu, cpu-discrete (a card that is "
                              "not here is for `millrace plan --device`)"));
   if (spec.link_gbps) {
-    check.Positive("memory.link_gbps", *spec.link_gbps);
+    check.Within("memory.link_gbps", *spec.link_gbps, kLeastLinkGbps, kMostLinkGbps);
     check.Require(is_discrete, "memory.link_gbps",
                   "only the device cpu-discrete has a link; remove it or set memory.device to "
                   "cpu-discrete");

@@ -3,8 +3,10 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <sstream>
@@ -376,6 +378,23 @@ TEST_F(CliTest, FetchesATraceWholeAlsoWhenTheStreamBreaks) {
   written << std::ifstream(out).rdbuf();
   EXPECT_TRUE(written.str() == daemon_.trace.data());
   EXPECT_EQ(Run({"trace", "plays", "--step", "3", "--out", out}), kExitNotFound);
+}
+
+TEST_F(CliTest, ATraceNeverTakesThePlaceOfAFolderOrADevice) {
+  *daemon_.plan_response.mutable_plan() = Parse<v1::JobPlan>(kPlan);
+  daemon_.trace.set_first_step(10);
+  daemon_.trace.set_last_step(12);
+  daemon_.trace.set_data("{}");
+  const std::string pipe = absl::StrCat(::testing::TempDir(), "/pipe");
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const std::string& out : {pipe, ::testing::TempDir()}) {
+    EXPECT_EQ(Run({"trace", "plays", "--out", out}), kExitInvalidInput);
+    EXPECT_THAT(error_.str(), HasSubstr("name a file"));
+    EXPECT_EQ(Run({"plan", JobFile("name: x\n"), "--trace", out}), kExitInvalidInput);
+    EXPECT_THAT(error_.str(), HasSubstr("name a file"));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_FALSE(std::filesystem::exists(pipe + ".partial"));
 }
 
 TEST_F(CliTest, WatchTellsWhatAStepWaitedFor) {

@@ -68,7 +68,10 @@ TEST(RunIdentityTest, AnotherRecipeOrOptimizerIsAnotherRun) {
       AllOf(HasSubstr("precision.recipe: the checkpoint of step 10 was made with \"full\", the job "
                       "says \"tiny\""),
             HasSubstr("train.optimizer.name"), HasSubstr("train.optimizer.betas"),
-            HasSubstr("train.optimizer.epsilon"), HasSubstr("train.optimizer.momentum")));
+            HasSubstr("train.optimizer.epsilon: the checkpoint of step 10 was made with 1e-08, the "
+                      "job says nothing"),
+            HasSubstr("train.optimizer.momentum: the checkpoint of step 10 was made with nothing, "
+                      "the job says 0.9")));
 }
 
 TEST(RunIdentityTest, OtherDataIsAnotherRun) {

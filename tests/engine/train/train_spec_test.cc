@@ -141,6 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
               s.betas = {0.9, 1.0};
             }},
         Bad{"train.optimizer.epsilon", [](TrainSpec& s) { s.epsilon = 0; }},
+        Bad{"train.optimizer.epsilon", [](TrainSpec& s) { s.epsilon = 1e-300; }},
         Bad{"train.optimizer.weight_decay", [](TrainSpec& s) { s.weight_decay = -0.1; }},
         Bad{"train.optimizer.momentum", [](TrainSpec& s) { s.momentum = 0.9; }},
         Bad{"train.optimizer.momentum",
@@ -185,6 +186,11 @@ INSTANTIATE_TEST_SUITE_P(
             [](TrainSpec& s) {
               s.device = "cpu-discrete";
               s.link_gbps = 0;
+            }},
+        Bad{"memory.link_gbps",
+            [](TrainSpec& s) {
+              s.device = "cpu-discrete";
+              s.link_gbps = 1e308;
             }},
         Bad{"memory.plan.weight_slots", [](TrainSpec& s) { s.plan.weight_slots = 1; }},
         Bad{"memory.plan.resident_units", [](TrainSpec& s) { s.plan.resident_units = -1; }},
