@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -152,7 +154,9 @@ absl::StatusOr<DeviceProfile> CalibrationFromJson(absl::string_view text, DType 
 
 Calibration CalibrateCpu(const std::string& path, DType compute, ThreadPool& pool) {
   Calibration calibration;
-  if (!path.empty()) {
+  // Not what is no file: it might have no end.
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {
     if (absl::StatusOr<std::string> text = ReadFile(path); text.ok()) {
       absl::StatusOr<DeviceProfile> profile = CalibrationFromJson(*text, compute, pool.threads());
       if (profile.ok()) {

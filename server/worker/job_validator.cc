@@ -1,6 +1,7 @@
 #include "server/worker/job_validator.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -195,7 +196,10 @@ absl::StatusOr<JobValidator::JudgedSpec> JobValidator::Judge(const v1::JobSpec& 
 absl::StatusOr<ValidatedSpec> JobValidator::ResolveAndValidate(const v1::JobSpec& spec) {
   MILLRACE_ASSIGN_OR_RETURN(JudgedSpec judged, Judge(spec, /*with_dataset=*/true));
   MILLRACE_RETURN_IF_ERROR(CheckBudgets(judged.spec, options_.memory_bytes));
-  const absl::StatusOr<JobPlan> plan = PlanJob(judged.spec, judged.model, TargetOf(judged.spec));
+  // Nobody who submits waits for a measurement; who asks for a plan does.
+  PlanTarget target = TargetOf(judged.spec);
+  if (!std::filesystem::exists(target.calibration_file)) target.calibration_file.clear();
+  const absl::StatusOr<JobPlan> plan = PlanJob(judged.spec, judged.model, target);
   if (!plan.ok()) return PlanError(plan.status());
   if (!plan->fits) return Insufficient(*plan);
   judged.spec.tokens_per_micro_batch = plan->plan.shape.tokens_per_micro_batch;
