@@ -22,8 +22,8 @@ using Planned = PlannedJobStep;
 
 class JobPlanner {
  public:
-  JobPlanner(const TrainSpec& spec, const ModelSpec& model, const JobTarget& target)
-      : spec_(spec), model_(model), target_(target) {}
+  JobPlanner(const TrainSpec& spec, const ModelSpec& model, const JobTarget& target, bool trace)
+      : spec_(spec), model_(model), target_(target), trace_(trace) {}
 
   absl::StatusOr<JobPlan> Run() {
     JobPlan plan;
@@ -95,7 +95,7 @@ class JobPlanner {
     plan.bound = BoundOf(planned.schedule, best.step.Cost(planned.plan), planned.plan.unified);
     plan.device_idle_ratio = simulation.device_idle_ratio();
     plan.stalls = simulation.stalls;
-    plan.trace_json = Trace(best);
+    if (trace_) plan.trace_json = Trace(best);
     for (const PlanAlternative& alternative : planned.alternatives) {
       plan.choices.push_back({alternative.choice, alternative.value, alternative.next_best,
                               alternative.extra_seconds, alternative.fixed});
@@ -183,6 +183,7 @@ class JobPlanner {
   const TrainSpec& spec_;
   const ModelSpec& model_;
   const JobTarget& target_;
+  const bool trace_;
 };
 
 }  // namespace
@@ -190,7 +191,7 @@ class JobPlanner {
 absl::StatusOr<JobPlan> PlanJob(const TrainSpec& spec, const ModelSpec& model,
                                 const PlanTarget& target) {
   MILLRACE_ASSIGN_OR_RETURN(const JobTarget resolved, ResolveTarget(spec, target));
-  return JobPlanner(spec, model, resolved).Run();
+  return JobPlanner(spec, model, resolved, target.trace).Run();
 }
 
 }  // namespace millrace

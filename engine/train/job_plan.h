@@ -54,7 +54,7 @@ struct JobPlan {
   int64_t largest_sequence_length = 0;
   int64_t largest_micro_batch_tokens = 0;
   std::vector<std::string> assumptions;
-  // The predicted step as Perfetto and chrome://tracing read it.
+  // The predicted step as Perfetto and chrome://tracing read it, where the target asks for it.
   std::string trace_json;
 };
 

@@ -1,8 +1,10 @@
 #include "engine/train/job_target.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <map>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
@@ -18,8 +20,12 @@ namespace millrace {
 namespace {
 
 // Measured or read once a process.
-DeviceProfile OwnProfile(const std::string& file, DType compute, int threads) {
-  if (file.empty()) return MiddlingProcessor();
+DeviceProfile OwnProfile(const PlanTarget& target, DType compute, int threads) {
+  const std::string& file = target.calibration_file;
+  std::error_code ignored;
+  if (!target.measure && !std::filesystem::is_regular_file(file, ignored)) {
+    return MiddlingProcessor();
+  }
   static absl::Mutex mutex(absl::kConstInit);
   static auto& known = *new std::map<std::tuple<std::string, DType, int>, DeviceProfile>();
   absl::MutexLock lock(&mutex);
@@ -44,7 +50,7 @@ absl::StatusOr<JobTarget> ResolveTarget(const TrainSpec& spec, const PlanTarget&
       spec.compute.value_or(spec.recipe == Recipe::kFp32 ? DType::kF32 : DType::kBF16);
   const std::string device = target.device.empty() ? spec.device : target.device;
   if (device == "cpu" || device == "cpu-discrete") {
-    resolved.profile = OwnProfile(target.calibration_file, resolved.compute, resolved.threads);
+    resolved.profile = OwnProfile(target, resolved.compute, resolved.threads);
     resolved.unified = device == "cpu";
     if (!resolved.unified) {
       resolved.profile = WithLink(std::move(resolved.profile), spec.link_gbps.value_or(0) * 1e9, 0);

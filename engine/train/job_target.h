@@ -17,9 +17,12 @@ struct PlanTarget {
   std::string device;
   // Memory that the job may take; 0: what the machine or the profile has.
   int64_t host_memory_bytes = 0;
-  // Where this machine's rates are kept (engine/schedule/calibration.h), measured when they are not
-  // there; empty: MiddlingProcessor's.
+  // Where this machine's rates are kept (engine/schedule/calibration.h). When they are not there
+  // they are measured, with `measure`, or else those of MiddlingProcessor do.
   std::string calibration_file;
+  bool measure = false;
+  // Also make JobPlan::trace_json.
+  bool trace = false;
 };
 
 struct JobTarget {

@@ -66,7 +66,8 @@ struct TrainSpec {
   PlanChoices plan;
   // Of a run that goes on: how its head was cut, whatever would be chosen today.
   std::optional<int64_t> head_token_chunk, head_vocab_tile;
-  // Not of the job but of the machine: the file of its processor's rates (PlanTarget).
+  // Not of the job but of the machine: the file of its processor's rates, where they were measured
+  // (PlanTarget).
   std::string calibration_file;
 
   // checkpoint

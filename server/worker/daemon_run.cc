@@ -90,11 +90,10 @@ absl::StatusOr<TrainResult> RunAttempt(const DaemonRunOptions& options,
   std::vector<FieldProblem> problems;
   TrainSpec train_spec = ToTrainSpec(spec, data_path, &problems);
   MILLRACE_RETURN_IF_ERROR(StatusOf(problems));
-  // The daemon has filled in both, and measures; where it has not yet, the run does not wait.
+  // The daemon has filled in both.
   if (train_spec.compute && train_spec.threads) {
-    const std::string file =
+    train_spec.calibration_file =
         DataPaths(options.data_dir).CpuProfile(NameOf(*train_spec.compute), *train_spec.threads);
-    if (std::filesystem::exists(file)) train_spec.calibration_file = file;
   }
   ReportingObserver observer(std::move(spec), reports, &log);
   return Train(train_spec, options.job_dir, observer, stop);

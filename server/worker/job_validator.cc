@@ -1,7 +1,6 @@
 #include "server/worker/job_validator.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -150,8 +149,9 @@ PlanTarget JobValidator::TargetOf(const TrainSpec& resolved) const {
 
 void JobValidator::Calibrate() {
   const TrainSpec usual = Resolve(TrainSpec(), options_.cores, CpuHasBf16());
-  // Which has them measured where they are not known.
-  (void)ResolveTarget(usual, TargetOf(usual));
+  PlanTarget target = TargetOf(usual);
+  target.measure = true;
+  (void)ResolveTarget(usual, target);
 }
 
 int64_t JobValidator::UsableMemoryBytes() const {
@@ -197,9 +197,7 @@ absl::StatusOr<ValidatedSpec> JobValidator::ResolveAndValidate(const v1::JobSpec
   MILLRACE_ASSIGN_OR_RETURN(JudgedSpec judged, Judge(spec, /*with_dataset=*/true));
   MILLRACE_RETURN_IF_ERROR(CheckBudgets(judged.spec, options_.memory_bytes));
   // Nobody who submits waits for a measurement; who asks for a plan does.
-  PlanTarget target = TargetOf(judged.spec);
-  if (!std::filesystem::exists(target.calibration_file)) target.calibration_file.clear();
-  const absl::StatusOr<JobPlan> plan = PlanJob(judged.spec, judged.model, target);
+  const absl::StatusOr<JobPlan> plan = PlanJob(judged.spec, judged.model, TargetOf(judged.spec));
   if (!plan.ok()) return PlanError(plan.status());
   if (!plan->fits) return Insufficient(*plan);
   judged.spec.tokens_per_micro_batch = plan->plan.shape.tokens_per_micro_batch;
@@ -223,6 +221,8 @@ absl::StatusOr<v1::PlanJobResponse> JobValidator::Plan(const v1::PlanJobRequest&
   }
   PlanTarget target = TargetOf(judged.spec);
   target.device = request.device();
+  target.measure = true;
+  target.trace = request.trace();
   if (request.host_memory_bytes() > 0) target.host_memory_bytes = request.host_memory_bytes();
   absl::StatusOr<JobPlan> plan = PlanJob(judged.spec, judged.model, target);
   if (!plan.ok()) return PlanError(plan.status());

@@ -70,7 +70,8 @@ TEST(JobStepTest, SizesOfMicroBatchesAreFoundAtOnceHoweverLargeTheStep) {
 
 TEST(JobPlanTest, ASevenBillionModelOnAnH200IsFastAndLeavesTheDeviceHardlyIdle) {
   for (const ModelSpec& model : {Qwen7B(), Qwen14B()}) {
-    const absl::StatusOr<JobPlan> plan = PlanJob(Spec(65536), model, {.device = "h200"});
+    const absl::StatusOr<JobPlan> plan =
+        PlanJob(Spec(65536), model, {.device = "h200", .trace = true});
     ASSERT_TRUE(plan.ok()) << plan.status();
     ASSERT_TRUE(plan->fits) << plan->shortfall;
     EXPECT_EQ(plan->device, "h200");
@@ -255,6 +256,7 @@ TEST(JobPlanTest, ThisMachineAnswersForItself) {
   TrainSpec spec = Spec(1024, 128);
   const JobPlan plan = *PlanJob(spec, Small(), {});
   ASSERT_TRUE(plan.fits) << plan.shortfall;
+  EXPECT_EQ(plan.trace_json, "");
   EXPECT_EQ(plan.device, "cpu");
   EXPECT_TRUE(plan.plan.unified);
   EXPECT_GT(plan.tokens_per_second, 0);
