@@ -15,6 +15,10 @@ enum class DType : uint8_t { kF32, kBF16 };
 // Bytes of one element.
 constexpr size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 
+constexpr size_t ElementBytes(int64_t count, DType dtype) {
+  return static_cast<size_t>(count) * SizeOf(dtype);
+}
+
 // "f32", "bf16".
 constexpr absl::string_view NameOf(DType dtype) {
   return dtype == DType::kF32 ? absl::string_view("f32") : absl::string_view("bf16");

@@ -21,8 +21,6 @@ std::vector<bool> WaitedFor(const Schedule& schedule) {
   return waited;
 }
 
-size_t Bytes(int64_t count, DType dtype) { return static_cast<size_t>(count) * SizeOf(dtype); }
-
 }  // namespace
 
 Executor::Executor(const ScheduledModel& model, const Plan& plan, Device* device, Ops* ops,
@@ -130,15 +128,15 @@ PassContext Executor::Context(const Instruction& instruction, const Pass& pass) 
 }
 
 size_t Executor::RowBytes(const TokenBatch& batch) const {
-  return Bytes(static_cast<int64_t>(batch.inputs.size()) * model_.spec.hidden_size,
-               model_.compute_dtype);
+  return ElementBytes(static_cast<int64_t>(batch.inputs.size()) * model_.spec.hidden_size,
+                      model_.compute_dtype);
 }
 
 std::byte* Executor::GradientAt(const Schedule& schedule, const Instruction& instruction,
                                 int buffer, DType dtype) const {
   const bool on_host = SpaceOf(schedule.buffers[buffer].kind) == MemorySpace::kHost;
   const int64_t begin = instruction.range_only && !on_host ? 0 : instruction.begin;
-  return Address(buffer) + Bytes(begin, dtype);
+  return Address(buffer) + ElementBytes(begin, dtype);
 }
 
 SlabGradient Executor::MadeGradient(const Instruction& instruction) const {
@@ -164,11 +162,11 @@ void Executor::Issue(const Schedule& schedule, const Instruction& instruction, P
     case Opcode::kFetchAccumulator:
       return device_.CopyToDevice(
           on, output, input,
-          Bytes(model_.layouts[unit].count, AccumulatorDType(model_, plan_.shape, unit)));
+          ElementBytes(model_.layouts[unit].count, AccumulatorDType(model_, plan_.shape, unit)));
     case Opcode::kOffloadAccumulator:
       return device_.CopyToHost(
           on, output, input,
-          Bytes(model_.layouts[unit].count, AccumulatorDType(model_, plan_.shape, unit)));
+          ElementBytes(model_.layouts[unit].count, AccumulatorDType(model_, plan_.shape, unit)));
     case Opcode::kBlockForward:
     case Opcode::kBlockRecompute:
     case Opcode::kBlockRemake:
@@ -216,7 +214,7 @@ void Executor::Issue(const Schedule& schedule, const Instruction& instruction, P
 void Executor::Upload(const Schedule& schedule, const Instruction& instruction) {
   const int unit = instruction.unit;
   const DType dtype = model_.compute_dtype;
-  const size_t begin = Bytes(instruction.begin, dtype);
+  const size_t begin = ElementBytes(instruction.begin, dtype);
   if (plan_.unified) {
     addresses_[instruction.weights] = static_cast<std::byte*>(state_.weights(unit)) + begin;
     return;
@@ -226,7 +224,7 @@ void Executor::Upload(const Schedule& schedule, const Instruction& instruction) 
   device_.CopyToDevice(stream(instruction.stream),
                        Address(instruction.weights) + (tile ? 0 : begin),
                        static_cast<const std::byte*>(state_.StreamedWeights(unit)) + begin,
-                       whole ? state_.StreamedBytes(unit) : Bytes(instruction.count, dtype));
+                       whole ? state_.StreamedBytes(unit) : ElementBytes(instruction.count, dtype));
 }
 
 void Executor::UploadRows(const Instruction& instruction, const Pass& pass) {
@@ -250,9 +248,10 @@ void Executor::ConvertToKept(const Schedule& schedule, const Instruction& instru
 
 void Executor::DownloadGradient(const Schedule& schedule, const Instruction& instruction) {
   const DType dtype = model_.gradient_dtypes[instruction.unit];
-  device_.CopyToHost(
-      stream(instruction.stream), GradientAt(schedule, instruction, instruction.output, dtype),
-      GradientAt(schedule, instruction, instruction.input, dtype), Bytes(instruction.count, dtype));
+  device_.CopyToHost(stream(instruction.stream),
+                     GradientAt(schedule, instruction, instruction.output, dtype),
+                     GradientAt(schedule, instruction, instruction.input, dtype),
+                     ElementBytes(instruction.count, dtype));
 }
 
 // --- Host ---------------------------------------------------------------------------------------
@@ -317,117 +316,10 @@ void Executor::ClearEmbeddingGradient(void* gradient) {
   const DType dtype = model_.gradient_dtypes[0];
   for (const TensorLayout& tensor : model_.layouts[0].tensors) {
     if (model_.spec.tied_embeddings && tensor.role == TensorRole::kTokenEmbedding) continue;
-    std::byte* data = static_cast<std::byte*>(gradient) + Bytes(tensor.offset, dtype);
+    std::byte* data = static_cast<std::byte*>(gradient) + ElementBytes(tensor.offset, dtype);
     host_pool_.ParallelFor(tensor.count(), [&](int64_t begin, int64_t end) {
-      std::memset(data + Bytes(begin, dtype), 0, Bytes(end - begin, dtype));
+      std::memset(data + ElementBytes(begin, dtype), 0, ElementBytes(end - begin, dtype));
     });
-  }
-}
-
-// --- Compute ------------------------------------------------------------------------------------
-
-void Executor::Block(const Instruction& instruction, const Pass& pass) {
-  const PassContext context = Context(instruction, pass);
-  const SlabLayout& layout = model_.layouts[instruction.unit];
-  const void* weights = Address(instruction.weights);
-  const void* input = Address(instruction.input);
-  void* output = Address(instruction.output);
-  std::byte* saved = Address(instruction.saved);
-  void* remade = instruction.remade != kNone
-                     ? Address(instruction.remade)
-                     : saved + BlockSavedBytes(model_.spec, plan_.shape.tokens_per_micro_batch,
-                                               model_.compute_dtype);
-  switch (instruction.opcode) {
-    case Opcode::kBlockBackward:
-      return BlockBackward(context, layout, weights, input, saved, remade,
-                           Address(instruction.scratch), output, MadeGradient(instruction));
-    case Opcode::kBlockRemake:
-      return BlockRemake(context, layout, weights, input, saved, remade);
-    default:
-      return BlockForward(context, layout, weights, input, saved, remade, output);
-  }
-}
-
-HeadLoss Executor::LossOf(const Instruction& instruction, Pass& pass) const {
-  return {.targets = pass.batches[instruction.micro_batch].targets.data(),
-          .gradient_scale = pass.gradient_scale,
-          .token_chunk = plan_.shape.token_chunk,
-          .vocab_tile = plan_.shape.vocab_tile,
-          .z_loss = plan_.shape.z_loss,
-          .loss_sum = &pass.loss_sum};
-}
-
-void Executor::Head(const Instruction& instruction, Pass& pass) {
-  const PassContext context = Context(instruction, pass);
-  const bool tied = model_.spec.tied_embeddings;
-  const DType dtype = model_.compute_dtype;
-  const SlabLayout& layout = model_.layouts[instruction.unit];
-  const void* slab = Address(instruction.weights);
-  const HeadWeights weights{
-      .layout = layout,
-      .slab = slab,
-      .projection = tied ? BindTensor(model_.layouts[0], Address(instruction.tied_weights), dtype,
-                                      TensorRole::kTokenEmbedding)
-                         : BindTensor(layout, slab, dtype, TensorRole::kOutputProjection)};
-  const void* input = Address(instruction.input);
-  void* scratch = Address(instruction.scratch);
-  if (pass.logits != nullptr) {
-    return HeadLogits(context, weights, {0, model_.spec.vocab_size, weights.projection}, input,
-                      scratch, pass.logits);
-  }
-  const HeadLoss loss = LossOf(instruction, pass);
-  if (instruction.opcode == Opcode::kHeadEvaluate) {
-    return HeadForward(context, weights, loss, input, scratch);
-  }
-  const SlabGradient gradient = MadeGradient(instruction);
-  const SlabGradient tied_gradient{.data = Address(instruction.tied_gradient),
-                                   .dtype = model_.gradient_dtypes[0],
-                                   .accumulate = gradient.accumulate};
-  HeadForwardBackward(
-      context, weights, loss, input, scratch, Address(instruction.output),
-      {.slab = gradient,
-       .projection = tied ? tied_gradient.Of(model_.layouts[0], TensorRole::kTokenEmbedding)
-                          : gradient.Of(layout, TensorRole::kOutputProjection)});
-}
-
-void Executor::HeadTiles(const Schedule& schedule, const Instruction& instruction, Pass& pass) {
-  const PassContext context = Context(instruction, pass);
-  const HeadWeights weights{.layout = model_.layouts[instruction.unit],
-                            .slab = Address(instruction.weights)};
-  const HeadTile tile{instruction.begin, instruction.count, Address(instruction.tied_weights)};
-  const HeadLoss loss = LossOf(instruction, pass);
-  const void* input = Address(instruction.input);
-  std::byte* const output = Address(instruction.output);
-  void* scratch = Address(instruction.scratch);
-  switch (instruction.opcode) {
-    case Opcode::kHeadStatistics:
-      if (pass.logits != nullptr) {
-        return HeadLogits(context, weights, tile, input, scratch, pass.logits);
-      }
-      return HeadStatistics(context, weights, tile, loss, input, scratch, output);
-    case Opcode::kHeadTileGradient: {
-      const bool tied = model_.spec.tied_embeddings;
-      GradientTarget target =
-          MadeGradient(instruction)
-              .Of(model_.layouts[instruction.unit], TensorRole::kOutputProjection);
-      if (tied) target = {.dtype = model_.gradient_dtypes[0]};
-      target.accumulate = !instruction.first_gradient;
-      target.data = Address(instruction.gradient);
-      if (SpaceOf(schedule.buffers[instruction.gradient].kind) == MemorySpace::kHost) {
-        // The host's own slab.
-        const int unit = tied ? 0 : instruction.unit;
-        const TensorLayout& table = *model_.layouts[unit].Find(
-            tied ? TensorRole::kTokenEmbedding : TensorRole::kOutputProjection);
-        target.data = Address(instruction.gradient) +
-                      Bytes(table.offset + tile.first * model_.spec.hidden_size, target.dtype);
-      }
-      return HeadTileGradient(context, weights, tile, loss, input, scratch,
-                              Address(instruction.saved), reinterpret_cast<float*>(output), target);
-    }
-    default:
-      return HeadFinish(context, weights, loss, input, scratch,
-                        reinterpret_cast<const float*>(Address(instruction.saved)), output,
-                        MadeGradient(instruction));
   }
 }
 

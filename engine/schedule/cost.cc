@@ -45,13 +45,16 @@ UpdateWork UpdateWorkOf(absl::Span<const SlabLayout> layouts, Recipe recipe, DTy
           .quantized = HasQuantizedMoments(recipe)};
 }
 
-double NeededFlops(const ModelSpec& spec, const StepShape& shape) {
+double NeededFlops(const ModelSpec& spec, double tokens, double pairs) {
   const double block = Real(spec.hidden_size * (spec.qkv_size() + spec.query_size() +
                                                 spec.mlp_in_size() + spec.intermediate_size));
   const double matrices = Real(spec.num_layers) * block + Real(spec.hidden_size * spec.vocab_size);
+  return 6 * matrices * tokens + 12 * Real(spec.num_layers * spec.query_size()) * pairs;
+}
+
+double NeededFlops(const ModelSpec& spec, const StepShape& shape) {
   const double tokens = Real(shape.micro_batches * shape.tokens_per_micro_batch);
-  return 6 * matrices * tokens +
-         12 * Real(spec.num_layers * spec.query_size()) * Pairs(tokens, shape.longest_document);
+  return NeededFlops(spec, tokens, Pairs(tokens, shape.longest_document));
 }
 
 CostModel::CostModel(const ScheduledModel& model, const Plan& plan, const DeviceProfile& profile,

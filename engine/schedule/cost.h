@@ -50,11 +50,13 @@ struct UpdateWork {
 UpdateWork UpdateWorkOf(absl::Span<const SlabLayout> layouts, Recipe recipe, DType compute,
                         OptimizerKind optimizer = OptimizerKind::kAdamW);
 
-// Floating-point operations that a step of `shape` needs, nothing made again:
+// Floating-point operations that training needs, forward and backward, nothing made again:
 //   6 · N · tokens + 12 · L · query_size · pairs
-// N: elements of all projections, the output's included; pairs: query-key pairs of causal attention
-// in documents of shape.longest_document tokens (Chowdhery et al. 2022, appendix B, the causal half
-// alone).
+// N: elements of all projections, the output's included; pairs: Σ n (n + 1) / 2 over documents of n
+// tokens, the query-key pairs of causal attention (Chowdhery et al. 2022, appendix B, the causal
+// half alone).
+double NeededFlops(const ModelSpec& spec, double tokens, double pairs);
+// Of a step of `shape`, in documents of shape.longest_document tokens.
 double NeededFlops(const ModelSpec& spec, const StepShape& shape);
 
 // The arguments outlive the model.

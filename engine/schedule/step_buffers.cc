@@ -240,10 +240,6 @@ class Maker {
 
 }  // namespace
 
-size_t ElementBytes(int64_t count, DType dtype) {
-  return static_cast<size_t>(count) * SizeOf(dtype);
-}
-
 StepBuffers StepBuffers::Make(const ScheduledModel& model, const Plan& plan,
                               const PassShape& passes, bool training, Emitter& emitter) {
   return Maker(model, plan, passes, training, emitter).Make();

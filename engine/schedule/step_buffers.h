@@ -12,9 +12,6 @@
 
 namespace millrace {
 
-// Bytes of `count` elements.
-size_t ElementBytes(int64_t count, DType dtype);
-
 // How passes are numbered: a group of micro-batches goes through all units before the next group
 // does. Layer-major has one group of all, batch-major one group a micro-batch.
 struct PassShape {

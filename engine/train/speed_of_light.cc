@@ -6,15 +6,11 @@
 
 #include "absl/synchronization/mutex.h"
 #include "engine/ops/cpu/cpu_ops.h"
+#include "engine/schedule/cost.h"
 
 namespace millrace {
 
 double NeededFlops(const ModelSpec& model, absl::Span<const MicroBatch> micro_batches) {
-  const double hidden = static_cast<double>(model.hidden_size);
-  const double block = hidden * static_cast<double>(model.qkv_size() + model.query_size() +
-                                                    model.mlp_in_size() + model.intermediate_size);
-  const double layers = static_cast<double>(model.num_layers);
-  const double matrices = layers * block + hidden * static_cast<double>(model.vocab_size);
   double tokens = 0, pairs = 0;
   for (const MicroBatch& batch : micro_batches) {
     tokens += static_cast<double>(batch.tokens());
@@ -23,7 +19,7 @@ double NeededFlops(const ModelSpec& model, absl::Span<const MicroBatch> micro_ba
       pairs += n * (n + 1) / 2;
     }
   }
-  return 6 * matrices * tokens + 12 * layers * static_cast<double>(model.query_size()) * pairs;
+  return NeededFlops(model, tokens, pairs);
 }
 
 double PeakFlops(DType compute, ThreadPool& pool) {

@@ -12,13 +12,8 @@
 
 namespace millrace {
 
-// Floating-point operations that training on these micro-batches needs, forward and backward,
-// without any recomputation:
-//   6 · N · tokens              N: elements of all projection matrices, the output's included
-//   12 · L · query_size · pairs  pairs: Σ n (n + 1) / 2 over documents of n tokens, the query-key
-//                                pairs that causal attention has
-// (Chowdhery et al. 2022, appendix B, with the causal half and document boundaries counted as they
-// are.)
+// Floating-point operations that training on these micro-batches needs (NeededFlops in
+// engine/schedule/cost.h), document boundaries counted as they are.
 double NeededFlops(const ModelSpec& model, absl::Span<const MicroBatch> micro_batches);
 
 // Floating-point operations a second of large matrix products on this machine with these threads;
