@@ -247,10 +247,12 @@ class Builder {
     const KeepLevel keep = KeepOf(plan_, passes_, pass);
     const int input = inputs_.At(pass);
     const int saved = Saved(pass), remade = Remade(keep);
-    // The last pass of forward is still where the others are made again.
-    if (keep == KeepLevel::kRecompute && pass + 1 < passes_.passes()) {
+    // What passes make again lies in memory that they share, where forward has left the last.
+    const bool still_there =
+        pass + 1 == passes_.passes() || KeepOf(plan_, passes_, pass + 1) != keep;
+    if (keep == KeepLevel::kRecompute && !still_there) {
       BlockForward(Opcode::kBlockRecompute, unit, micro_batch, local, input, saved, kNone, kNone);
-    } else if (keep == KeepLevel::kSelective) {
+    } else if (keep == KeepLevel::kSelective && !still_there) {
       BlockForward(Opcode::kBlockRemake, unit, micro_batch, local, input, saved, remade, kNone);
     }
     const int slot = UseSlot();

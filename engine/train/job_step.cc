@@ -34,8 +34,8 @@ JobStep::JobStep(const TrainSpec& spec, const ModelSpec& model, const JobTarget&
        HostStateMemory(layouts, spec.recipe, target.compute, spec.optimizer)) {
     host_memory_.push_back({pool.purpose, static_cast<size_t>(pool.bytes)});
   }
-  // Ids, targets and positions of a step and of the next.
-  const int64_t data_bytes = 2 * spec.tokens_per_step * 3 * static_cast<int64_t>(sizeof(int32_t));
+  // Ids, targets and positions of a step.
+  const int64_t data_bytes = spec.tokens_per_step * 3 * static_cast<int64_t>(sizeof(int32_t));
   host_memory_.push_back({"data", static_cast<size_t>(data_bytes)});
   host_memory_.push_back({"runtime", static_cast<size_t>(kRuntimeBytes)});
 
@@ -129,7 +129,6 @@ absl::StatusOr<std::optional<PlannedJobStep>> BestStep(const TrainSpec& spec,
   for (const StepShape& shape : shapes) {
     if (best && best->step.shape().tokens_per_micro_batch != shape.tokens_per_micro_batch) break;
     JobStep step(spec, model, target, shape);
-    MILLRACE_RETURN_IF_ERROR(step.CheckChoices());
     if (!step.Fits()) continue;
     MILLRACE_ASSIGN_OR_RETURN(PlannedStep planned, step.Plan());
     if (best && best->seconds() <= planned.simulation.seconds) continue;

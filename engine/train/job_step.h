@@ -61,7 +61,7 @@ struct PlannedJobStep {
 };
 
 // The fastest among the shapes of the first size of micro-batches that fits, in one of `shapes`;
-// nothing when none does.
+// nothing when none does. CheckChoices is the caller's.
 absl::StatusOr<std::optional<PlannedJobStep>> BestStep(const TrainSpec& spec,
                                                        const ModelSpec& model,
                                                        const JobTarget& target,
