@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/aligned_buffer.h"
 #include "engine/base/status_macros.h"
 #include "engine/device/cpu/cpu_device.h"
-#include "engine/model/initializer.h"
 #include "engine/ops/cpu/cpu_ops.h"
+#include "engine/state/initial_weights.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/failure.h"
 #include "engine/train/job_model.h"
@@ -41,7 +40,6 @@ absl::StatusOr<TokenStore> PrepareData(const TrainSpec& spec, const Tokenizer& t
 absl::StatusOr<JobPlan> PlanRun(const TrainSpec& spec, const ModelSpec& model) {
   MILLRACE_ASSIGN_OR_RETURN(JobPlan plan,
                             PlanJob(spec, model, {.calibration_file = spec.calibration_file}));
-  plan.trace_json.clear();
   if (plan.fits) return plan;
   const std::string message = absl::StrCat(plan.shortfall_field, ": ", plan.shortfall);
   // What the job asks for can be refused for good; what is free may change.
@@ -75,24 +73,6 @@ absl::Status MakeEngine(const Plan& plan, StopControl& stop, RunSetup* run) {
       StepRunner::Create(MakeScheduledModel(run->model, *run->state, *run->ops, plan.shape), plan,
                          run->device.get(), run->ops.get(), host_pool, run->state.get(),
                          &stop.cancel_flag()));
-  return absl::OkStatus();
-}
-
-absl::Status DrawWeights(const ModelSpec& model, uint64_t seed, ThreadPool& pool,
-                         HostState* state) {
-  for (int unit = 0; unit < state->num_units(); ++unit) {
-    const int64_t count = state->count(unit);
-    MILLRACE_ASSIGN_OR_RETURN(
-        AlignedBuffer buffer,
-        AlignedBuffer::Allocate(static_cast<size_t>(count) * sizeof(float), "initial weights"));
-    float* const values = buffer.as<float>();
-    InitializeSlab(model, state->layout(unit), seed, pool,
-                   absl::MakeSpan(values, static_cast<size_t>(count)));
-    pool.ParallelFor(count, [&](int64_t begin, int64_t end) {
-      state->WriteMaster(unit, begin,
-                         absl::MakeConstSpan(values + begin, static_cast<size_t>(end - begin)));
-    });
-  }
   return absl::OkStatus();
 }
 

@@ -16,20 +16,20 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "engine/base/random.h"
 #include "engine/base/status_macros.h"
 #include "engine/base/thread_pool.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/exec/step_runner.h"
-#include "engine/model/initializer.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/schedule/builder.h"
 #include "engine/schedule/calibration.h"
 #include "engine/schedule/planner.h"
 #include "engine/schedule/simulator.h"
 #include "engine/state/host_state.h"
+#include "engine/state/initial_weights.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/train/presets.h"
+#include "tests/bench/train/random_batches.h"
 
 namespace millrace {
 namespace {
@@ -54,34 +54,6 @@ struct Case {
   std::string name;
   Plan plan;
   double link_bytes_per_second = 0;
-};
-
-struct Batches {
-  std::vector<std::vector<int32_t>> inputs, targets, positions;
-  std::vector<int32_t> boundaries;
-  std::vector<TokenBatch> views;
-
-  Batches(const ModelSpec& spec, const StepShape& shape) {
-    const CounterRandom random(1, 0);
-    uint64_t index = 0;
-    for (int64_t end = 0; end <= shape.tokens_per_micro_batch; end += shape.longest_document) {
-      boundaries.push_back(static_cast<int32_t>(end));
-    }
-    for (int64_t b = 0; b < shape.micro_batches; ++b) {
-      for (auto* ids : {&inputs.emplace_back(), &targets.emplace_back()}) {
-        for (int64_t i = 0; i < shape.tokens_per_micro_batch; ++i) {
-          ids->push_back(static_cast<int32_t>(random.Below(spec.vocab_size, index++)));
-        }
-      }
-      auto& at = positions.emplace_back();
-      for (int64_t i = 0; i < shape.tokens_per_micro_batch; ++i) {
-        at.push_back(static_cast<int32_t>(i % shape.longest_document));
-      }
-    }
-    for (size_t b = 0; b < inputs.size(); ++b) {
-      views.push_back({inputs[b], targets[b], positions[b], boundaries});
-    }
-  }
 };
 
 class Comparison {
@@ -109,11 +81,7 @@ class Comparison {
         state_, HostState::Create(MakeSlabLayouts(spec_),
                                   compute_ == DType::kBF16 ? Recipe::kFull : Recipe::kFp32,
                                   compute_, pool_));
-    for (int unit = 0; unit < state_->num_units(); ++unit) {
-      std::vector<float> slab(static_cast<size_t>(state_->count(unit)));
-      InitializeSlab(spec_, state_->layout(unit), 0, pool_, absl::MakeSpan(slab));
-      state_->WriteMaster(unit, 0, slab);
-    }
+    MILLRACE_RETURN_IF_ERROR(DrawWeights(spec_, 0, pool_, state_.get()));
     Json plans = Json::array();
     double worst = 0;
     int index = 0;
@@ -192,14 +160,15 @@ class Comparison {
         std::unique_ptr<StepRunner> runner,
         StepRunner::Create(model, plan, device.get(), ops_.get(),
                            plan.unified ? &pool_ : &host_pool_, state_.get(), nullptr));
-    const Batches batches(spec_, plan.shape);
+    const std::vector<MicroBatch> batches = RandomBatches(spec_, plan.shape, 0);
+    const std::vector<TokenBatch> views = Views(batches);
     std::vector<double> seconds;
     // The first few touch memory for the first time.
     for (int64_t step = 1; step <= options_.steps + 3; ++step) {
       const double begin = Now();
       MILLRACE_RETURN_IF_ERROR(
           runner
-              ->TrainStep(batches.views,
+              ->TrainStep(views,
                           {.step = step, .learning_rate = 1e-5, .clip_norm = deferred ? 1.0 : 0.0})
               .status());
       if (step > 3) seconds.push_back(Now() - begin);

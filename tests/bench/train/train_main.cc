@@ -18,40 +18,24 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "engine/base/random.h"
 #include "engine/base/status_macros.h"
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/exec/step_runner.h"
-#include "engine/model/initializer.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/schedule/calibration.h"
 #include "engine/schedule/planner.h"
+#include "engine/state/initial_weights.h"
 #include "engine/train/speed_of_light.h"
 #include "nlohmann/json.hpp"
 #include "tests/bench/train/options.h"
 #include "tests/bench/train/presets.h"
+#include "tests/bench/train/random_batches.h"
 
 namespace millrace {
 namespace {
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// `count` sequences of random tokens, one document each.
-MicroBatch RandomBatch(const ModelSpec& spec, int64_t count, int64_t sequence, uint64_t stream) {
-  MicroBatch batch;
-  const CounterRandom random(1, stream);
-  batch.boundaries = {0};
-  for (int64_t i = 0; i < count * sequence; ++i) {
-    const uint64_t index = static_cast<uint64_t>(2 * i);
-    batch.inputs.push_back(static_cast<int32_t>(random.Below(spec.vocab_size, index)));
-    batch.targets.push_back(static_cast<int32_t>(random.Below(spec.vocab_size, index + 1)));
-    batch.positions.push_back(static_cast<int32_t>(i % sequence));
-    if ((i + 1) % sequence == 0) batch.boundaries.push_back(static_cast<int32_t>(i + 1));
-  }
-  batch.target_count = batch.tokens();
-  return batch;
 }
 
 // A file's line "VmRSS:  123 kB", in bytes; 0 when there is none.
@@ -68,15 +52,6 @@ int64_t StatusBytes(const std::string& key) {
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
-}
-
-// The model's initial weights, one unit after the other.
-void DrawWeights(const ModelSpec& spec, ThreadPool& pool, HostState* state) {
-  for (int unit = 0; unit < state->num_units(); ++unit) {
-    std::vector<float> slab(static_cast<size_t>(state->count(unit)));
-    InitializeSlab(spec, state->layout(unit), 0, pool, absl::MakeSpan(slab));
-    state->WriteMaster(unit, 0, slab);
-  }
 }
 
 nlohmann::json Stalls(const StepStalls& stalls) {
@@ -102,16 +77,14 @@ absl::StatusOr<nlohmann::json> Measure(const BenchOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<HostState> state,
                             HostState::Create(MakeSlabLayouts(spec), options.recipe, compute,
                                               host_pool, options.optimizer));
-  DrawWeights(spec, host_pool, state.get());
+  MILLRACE_RETURN_IF_ERROR(DrawWeights(spec, 0, host_pool, state.get()));
 
   const int64_t tokens = options.batch * options.sequence;
   const int64_t micro_batch =
       options.micro_batch > 0 ? options.micro_batch * options.sequence : tokens;
   StepShape shape =
       ChooseStepShape(spec, tokens, micro_batch, options.sequence, options.clip_norm > 0, compute);
-  if (options.head == "tiles" && shape.vocab_tile == 0) {
-    shape.vocab_tile = (spec.vocab_size + 7) / 8;
-  }
+  if (options.head == "tiles") TileVocabulary(spec, &shape);
   ScheduledModel model = MakeScheduledModel(spec, *state, *ops, shape);
   const UpdateWork update =
       UpdateWorkOf(state->layouts(), options.recipe, compute, options.optimizer);
@@ -137,15 +110,8 @@ absl::StatusOr<nlohmann::json> Measure(const BenchOptions& options) {
   double flops = 0;
   StepResult last;
   for (int64_t step = 1; step <= options.steps; ++step) {
-    std::vector<MicroBatch> batches;
-    std::vector<TokenBatch> views;
-    for (int64_t b = 0; b < shape.micro_batches; ++b) {
-      batches.push_back(RandomBatch(spec, micro_batch / options.sequence, options.sequence,
-                                    static_cast<uint64_t>(step * shape.micro_batches + b)));
-    }
-    for (const MicroBatch& b : batches) {
-      views.push_back({b.inputs, b.targets, b.positions, b.boundaries});
-    }
+    const std::vector<MicroBatch> batches = RandomBatches(spec, shape, static_cast<uint64_t>(step));
+    const std::vector<TokenBatch> views = Views(batches);
     flops = NeededFlops(spec, batches);
     const double begin = Now();
     MILLRACE_ASSIGN_OR_RETURN(
