@@ -9,11 +9,13 @@ constexpr WorkerExitCodeRow kRows[] = {
     {WorkerExitCode::kDone, v1::REASON_UNSPECIFIED, "all steps done"},
     {WorkerExitCode::kError, v1::REASON_INTERNAL, "an error that none of the others names"},
     {WorkerExitCode::kUsage, v1::REASON_INTERNAL, "wrong flags"},
-    {WorkerExitCode::kInvalid, v1::REASON_INVALID, "the job, its model or its data is unusable"},
+    {WorkerExitCode::kInvalid, v1::REASON_INVALID,
+     "the job, its model, its data or its memory budget is unusable"},
     {WorkerExitCode::kStopped, v1::REASON_UNSPECIFIED, "asked to stop; a checkpoint is complete"},
     {WorkerExitCode::kNonFiniteLoss, v1::REASON_NON_FINITE_LOSS, "the loss is no longer a number"},
     {WorkerExitCode::kDiskFull, v1::REASON_DISK_FULL, "the disk is full"},
-    {WorkerExitCode::kOutOfMemory, v1::REASON_OUT_OF_MEMORY, "memory or a memory budget ran out"},
+    {WorkerExitCode::kOutOfMemory, v1::REASON_OUT_OF_MEMORY,
+     "memory ran out, or the job takes more than is free"},
     {WorkerExitCode::kCancelled, v1::REASON_USER, "asked to cancel; no checkpoint was written"},
 };
 
