@@ -69,7 +69,8 @@ void InitializeSlab(const ModelSpec& spec, const SlabLayout& layout, uint64_t se
       absl::Span<float> rows =
           values.subspan(part.first_row * tensor.columns, part.rows * tensor.columns);
       threads.ParallelFor(rows.size(), kGrain, [&](int64_t begin, int64_t end) {
-        FillNormal(seed, StreamOf(part.name), static_cast<uint64_t>(begin),
+        FillNormal(seed, StreamOf(part.name),
+                   static_cast<uint64_t>(part.row_in_file * tensor.columns + begin),
                    static_cast<float>(deviation), rows.subspan(begin, end - begin));
       });
     }

@@ -17,6 +17,7 @@
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
+#include "engine/model/file_tensor.h"
 #include "engine/model/gguf_config.h"
 #include "engine/model/gguf_file.h"
 #include "engine/model/gguf_tensors.h"
@@ -42,36 +43,6 @@ std::string Join(const std::string& folder, absl::string_view name) {
 bool IsGguf(const std::string& path) {
   std::error_code ignored;  // whoever opens it says what is wrong
   return std::filesystem::is_regular_file(path, ignored);
-}
-
-// One tensor of a model directory and its place in a slab: rows · columns contiguous elements.
-struct Item {
-  int64_t unit;
-  int64_t offset;
-  int64_t rows, columns;
-  const TensorPart* part;
-  std::vector<int64_t> shape;  // in the file
-
-  int64_t count() const { return rows * columns; }
-};
-
-std::vector<Item> ListItems(const std::vector<SlabLayout>& layouts) {
-  std::vector<Item> items;
-  for (const SlabLayout& slab : layouts) {
-    for (const TensorLayout& tensor : slab.tensors) {
-      for (const TensorPart& part : tensor.parts) {
-        Item item{slab.index, tensor.offset + part.first_row * tensor.columns,
-                  part.rows,  tensor.columns,
-                  &part,      {part.rows}};
-        if (IsMatrix(tensor.role)) {
-          item.shape = part.transposed ? std::vector<int64_t>{item.columns, item.rows}
-                                       : std::vector<int64_t>{item.rows, item.columns};
-        }
-        items.push_back(std::move(item));
-      }
-    }
-  }
-  return items;
 }
 
 // Calls function(first, count) for the chunks of [0, total), each a multiple of `unit`.
@@ -105,25 +76,36 @@ class TensorWriter {
   TensorWriter(SafetensorsWriter& file, DType dtype, SlabSource source)
       : file_(file), dtype_(dtype), source_(source) {}
 
-  absl::Status Write(const Item& item) {
-    if (!item.part->transposed) {
-      return ForChunks(item.count(), 1, [&](int64_t first, int64_t count) {
-        values_.resize(count);
-        MILLRACE_RETURN_IF_ERROR(source_(item.unit, item.offset + first, absl::MakeSpan(values_)));
-        return Append();
-      });
+  absl::Status Write(const FileTensor& tensor) {
+    if (tensor.transposed) return WriteTransposed(tensor);
+    for (const RowRun& run : tensor.runs) {
+      MILLRACE_RETURN_IF_ERROR(
+          ForChunks(run.rows * tensor.columns, 1, [&](int64_t first, int64_t count) {
+            values_.resize(count);
+            MILLRACE_RETURN_IF_ERROR(
+                source_(run.unit, run.offset + first, absl::MakeSpan(values_)));
+            return Append();
+          }));
     }
-    std::vector<float> whole(item.count());
-    MILLRACE_RETURN_IF_ERROR(source_(item.unit, item.offset, absl::MakeSpan(whole)));
-    return ForChunks(item.count(), item.rows, [&](int64_t first, int64_t count) {
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status WriteTransposed(const FileTensor& tensor) {
+    std::vector<float> whole(tensor.count());
+    for (const RowRun& run : tensor.runs) {
+      MILLRACE_RETURN_IF_ERROR(source_(run.unit, run.offset,
+                                       absl::MakeSpan(whole).subspan(run.first_row * tensor.columns,
+                                                                     run.rows * tensor.columns)));
+    }
+    return ForChunks(tensor.count(), tensor.rows, [&](int64_t first, int64_t count) {
       values_.resize(count);
-      TransposeColumns(whole, item.rows, item.columns, first / item.rows, count / item.rows,
+      TransposeColumns(whole, tensor.rows, tensor.columns, first / tensor.rows, count / tensor.rows,
                        values_.data());
       return Append();
     });
   }
 
- private:
   absl::Status Append() {
     if (dtype_ == DType::kF32) {
       return file_.Append({reinterpret_cast<const char*>(values_.data()), values_.size() * 4});
@@ -140,33 +122,35 @@ class TensorWriter {
   std::vector<BFloat16> rounded_;
 };
 
-// The items of each file.
-std::vector<std::vector<Item>> DivideIntoFiles(std::vector<Item> items,
-                                               const ModelDirectoryOptions& options) {
-  std::vector<std::vector<Item>> files(1);
+// The tensors of each file.
+std::vector<std::vector<FileTensor>> DivideIntoFiles(std::vector<FileTensor> tensors,
+                                                     const ModelDirectoryOptions& options) {
+  std::vector<std::vector<FileTensor>> files(1);
   int64_t bytes = 0;
-  for (Item& item : items) {
-    const int64_t size = item.count() * static_cast<int64_t>(SizeOf(options.dtype));
+  for (FileTensor& tensor : tensors) {
+    const int64_t size = tensor.count() * static_cast<int64_t>(SizeOf(options.dtype));
     if (bytes > 0 && bytes + size > options.max_file_bytes) {
       files.emplace_back();
       bytes = 0;
     }
     bytes += size;
-    files.back().push_back(std::move(item));
+    files.back().push_back(std::move(tensor));
   }
   return files;
 }
 
 absl::StatusOr<WrittenFile> WriteWeights(const std::string& folder, const std::string& name,
-                                         const std::vector<Item>& items, DType dtype,
+                                         const std::vector<FileTensor>& tensors, DType dtype,
                                          SlabSource source) {
   std::vector<SafetensorsEntry> entries;
   const FileDType file_dtype = dtype == DType::kF32 ? FileDType::kF32 : FileDType::kBF16;
-  for (const Item& item : items) entries.push_back({item.part->name, file_dtype, item.shape});
+  for (const FileTensor& tensor : tensors) {
+    entries.push_back({tensor.name, file_dtype, tensor.shape()});
+  }
   MILLRACE_ASSIGN_OR_RETURN(SafetensorsWriter file,
                             SafetensorsWriter::Create(Join(folder, name), entries));
   TensorWriter writer(file, dtype, source);
-  for (const Item& item : items) MILLRACE_RETURN_IF_ERROR(writer.Write(item));
+  for (const FileTensor& tensor : tensors) MILLRACE_RETURN_IF_ERROR(writer.Write(tensor));
   MILLRACE_RETURN_IF_ERROR(file.Finish());
   return WrittenFile{name, file.size_bytes(), file.sha256()};
 }
@@ -279,28 +263,33 @@ bool IsNoParameter(absl::string_view name, const ModelSpec& spec) {
          (spec.tied_embeddings && name == "lm_head.weight");
 }
 
-// Whether the file holds [in, out] where the slab holds [out, in].
-bool IsTransposed(const Item& item, const StoredTensor& stored) {
-  return item.part->transposed != stored.transposed;
-}
-
-absl::Status ReadItem(const Item& item, const StoredTensor& stored, SlabSink sink) {
-  if (!IsTransposed(item, stored)) {
-    std::vector<float> values;
-    return ForChunks(item.count(), 1, [&](int64_t first, int64_t count) {
-      values.resize(count);
-      MILLRACE_RETURN_IF_ERROR(stored.read(first, absl::MakeSpan(values)));
-      return sink(item.unit, item.offset + first, values);
-    });
+absl::Status ReadTensor(const FileTensor& tensor, const StoredTensor& stored, SlabSink sink) {
+  std::vector<float> values;
+  if (tensor.transposed == stored.transposed) {
+    for (const RowRun& run : tensor.runs) {
+      MILLRACE_RETURN_IF_ERROR(
+          ForChunks(run.rows * tensor.columns, 1, [&](int64_t first, int64_t count) {
+            values.resize(count);
+            MILLRACE_RETURN_IF_ERROR(
+                stored.read(run.first_row * tensor.columns + first, absl::MakeSpan(values)));
+            return sink(run.unit, run.offset + first, values);
+          }));
+    }
+    return absl::OkStatus();
   }
-  std::vector<float> whole(item.count()), values;
+  std::vector<float> whole(tensor.count());
   MILLRACE_RETURN_IF_ERROR(stored.read(0, absl::MakeSpan(whole)));
-  return ForChunks(item.count(), item.columns, [&](int64_t first, int64_t count) {
-    values.resize(count);
-    TransposeColumns(whole, item.columns, item.rows, first / item.columns, count / item.columns,
-                     values.data());
-    return sink(item.unit, item.offset + first, values);
-  });
+  for (const RowRun& run : tensor.runs) {
+    MILLRACE_RETURN_IF_ERROR(
+        ForChunks(run.rows * tensor.columns, tensor.columns, [&](int64_t first, int64_t count) {
+          values.resize(count);
+          TransposeColumns(whole, tensor.columns, tensor.rows,
+                           run.first_row + first / tensor.columns, count / tensor.columns,
+                           values.data());
+          return sink(run.unit, run.offset + first, values);
+        }));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -310,7 +299,8 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(const ModelSpec& sp
                                                              SlabSource source,
                                                              const std::string& folder,
                                                              const ModelDirectoryOptions& options) {
-  const std::vector<std::vector<Item>> files = DivideIntoFiles(ListItems(layouts), options);
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<FileTensor> tensors, ListFileTensors(layouts));
+  const std::vector<std::vector<FileTensor>> files = DivideIntoFiles(std::move(tensors), options);
   std::vector<WrittenFile> written;
   json weight_map = json::object();
   int64_t total_bytes = 0;
@@ -321,9 +311,9 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(const ModelSpec& sp
     MILLRACE_ASSIGN_OR_RETURN(WrittenFile file,
                               WriteWeights(folder, name, files[i], options.dtype, source));
     written.push_back(std::move(file));
-    for (const Item& item : files[i]) {
-      weight_map[item.part->name] = name;
-      total_bytes += item.count() * static_cast<int64_t>(SizeOf(options.dtype));
+    for (const FileTensor& tensor : files[i]) {
+      weight_map[tensor.name] = name;
+      total_bytes += tensor.count() * static_cast<int64_t>(SizeOf(options.dtype));
     }
   }
   if (files.size() > 1) {
@@ -357,14 +347,15 @@ absl::Status ReadModelDirectory(const ModelSpec& spec, const std::vector<SlabLay
                                 const std::string& path, SlabSink sink) {
   const absl::string_view source = IsGguf(path) ? "its metadata" : kConfigName;
   MILLRACE_ASSIGN_OR_RETURN(Weights weights, Weights::Open(path));
-  for (const Item& item : ListItems(layouts)) {
-    const std::optional<StoredTensor> stored = weights.Take(item.part->name);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<FileTensor> tensors, ListFileTensors(layouts));
+  for (const FileTensor& tensor : tensors) {
+    const std::optional<StoredTensor> stored = weights.Take(tensor.name);
     if (!stored) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": has no tensor \"", item.part->name,
+      return absl::InvalidArgumentError(absl::StrCat(path, ": has no tensor \"", tensor.name,
                                                      "\"; the weights do not belong to ",
                                                      IsGguf(path) ? "" : "this ", source));
     }
-    std::vector<int64_t> shape = item.shape;
+    std::vector<int64_t> shape = tensor.shape();
     if (stored->transposed) std::reverse(shape.begin(), shape.end());
     if (stored->shape != shape) {
       return absl::InvalidArgumentError(
@@ -372,7 +363,7 @@ absl::Status ReadModelDirectory(const ModelSpec& spec, const std::vector<SlabLay
                        absl::StrJoin(stored->shape, ", "), "], but ", source, " makes it [",
                        absl::StrJoin(shape, ", "), "]"));
     }
-    MILLRACE_RETURN_IF_ERROR(ReadItem(item, *stored, sink));
+    MILLRACE_RETURN_IF_ERROR(ReadTensor(tensor, *stored, sink));
   }
   for (const auto& [name, stored] : weights.left()) {
     if (IsNoParameter(name, spec)) continue;

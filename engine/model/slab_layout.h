@@ -5,7 +5,9 @@
 // uploaded, bound, updated and hashed is the slab; nothing addresses a parameter any other way.
 //
 // All projection weights are stored [out, in]. Some are fused (q, k, v; gate, up): one tensor here,
-// several in a model directory, which `parts` lists in order of rows.
+// several in a model directory, which `parts` lists in order of rows. Where a model directory's
+// tensor has its rows in another order (gpt_neox: q, k, v of each head), each run of rows is a
+// part.
 #ifndef MILLRACE_ENGINE_MODEL_SLAB_LAYOUT_H_
 #define MILLRACE_ENGINE_MODEL_SLAB_LAYOUT_H_
 
@@ -40,13 +42,20 @@ enum class TensorRole : uint8_t {
 // Whether the role is a matrix or an embedding; else it is the vector of a norm or a bias.
 bool IsMatrix(TensorRole role);
 
-// How one tensor of a model directory maps to rows of a slab tensor.
+// Rows of a slab tensor, and where a model directory has them: rows [first_row, first_row + rows)
+// here are rows [row_in_file, row_in_file + rows) of its tensor `name`. Seen from the file, see
+// file_tensor.h.
 struct TensorPart {
   std::string name;  // in safetensors, e.g. "model.layers.0.self_attn.q_proj.weight"
   int64_t first_row = 0;
   int64_t rows = 0;
   // The file holds [in, out] (GPT-2's Conv1D) where the slab holds [out, in].
   bool transposed = false;
+  int64_t row_in_file = 0;
+  // Rows of the file's tensor; 0: `rows`. Those that this part leaves out are other parts'.
+  int64_t rows_in_file = 0;
+
+  int64_t file_rows() const { return rows_in_file > 0 ? rows_in_file : rows; }
 };
 
 struct TensorLayout {

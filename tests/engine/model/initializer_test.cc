@@ -125,6 +125,27 @@ TEST(InitializeSlab, DoesNotDependOnFusing) {
   EXPECT_EQ(values.subspan(2 * values.size() / 3), absl::MakeConstSpan(single).subspan(0, 1024));
 }
 
+TEST(InitializeSlab, DoesNotDependOnTheOrderOfRowsInTheSlab) {
+  const ModelSpec spec = SpecOf(R"({"model_type": "llama", "hidden_size": 32,
+      "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4})");
+  SlabLayout whole, swapped;
+  whole.count = swapped.count = 2048;
+  whole.tensors.push_back({TensorRole::kQkv, 48, 32, 0, true, {{"qkv", 0, 48}}});
+  swapped.tensors.push_back({TensorRole::kQkv,
+                             48,
+                             32,
+                             0,
+                             true,
+                             {{"qkv", 0, 32, false, 16, 48}, {"qkv", 32, 16, false, 0, 48}}});
+  const std::vector<float> a = Initialize(spec, whole, 7, 2);
+  const std::vector<float> b = Initialize(spec, swapped, 7, 2);
+  const auto rows = [](const std::vector<float>& slab, int64_t first, int64_t count) {
+    return absl::MakeConstSpan(slab).subspan(first * 32, count * 32);
+  };
+  EXPECT_EQ(rows(a, 0, 16), rows(b, 32, 16));
+  EXPECT_EQ(rows(a, 16, 32), rows(b, 0, 32));
+}
+
 TEST(InitializeSlab, FillsByRole) {
   const ModelSpec spec = SpecOf(R"({"model_type": "gpt2", "n_embd": 128, "n_layer": 8,
       "n_head": 4, "n_positions": 64, "initializer_range": 0.05})");

@@ -237,6 +237,58 @@ TEST(ModelDirectory, RowsOfFusedTensorsAreThePartsInOrder) {
   EXPECT_EQ(element, qkv->count());
 }
 
+// Replaces the q, k and v of each block by one tensor with the rows of q, k and v of each head.
+void FuseHeads(Model& model, bool transposed) {
+  const ModelSpec& spec = model.spec;
+  for (SlabLayout& slab : model.layouts) {
+    for (TensorLayout& tensor : slab.tensors) {
+      if (tensor.role != TensorRole::kQkv && tensor.role != TensorRole::kQkvBias) continue;
+      const bool bias = tensor.role == TensorRole::kQkvBias;
+      const std::string name =
+          absl::StrCat("layers.", slab.index - 1, ".qkv.", bias ? "bias" : "weight");
+      tensor.parts.clear();
+      for (int64_t i = 0; i < 3 * spec.num_heads; ++i) {
+        const int64_t kind = i / spec.num_heads, head = i % spec.num_heads;
+        tensor.parts.push_back({name, i * spec.head_dim, spec.head_dim, transposed && !bias,
+                                (head * 3 + kind) * spec.head_dim, tensor.rows});
+      }
+    }
+  }
+}
+
+TEST(ModelDirectory, RowsOfAFusedTensorMayBeInterleavedInTheFile) {
+  for (const bool transposed : {false, true}) {
+    Model model = ModelOf(Configs()[1]);
+    model.Initialize(7);
+    FuseHeads(model, transposed);
+    const std::string folder = EmptyFolder();
+    const auto files = model.Write(folder, {.dtype = DType::kF32});
+    ASSERT_TRUE(files.ok()) << files.status();
+
+    const int64_t rows = 3 * model.spec.query_size(), columns = model.spec.hidden_size;
+    const auto tensors = TensorsIn(folder);
+    EXPECT_EQ(tensors.at("layers.0.qkv.bias").first, std::vector<int64_t>{rows});
+    const auto& [shape, values] = tensors.at("layers.0.qkv.weight");
+    EXPECT_EQ(shape, transposed ? std::vector<int64_t>({columns, rows})
+                                : std::vector<int64_t>({rows, columns}));
+    const float* slab = model.slabs[1].data() + model.layouts[1].Find(TensorRole::kQkv)->offset;
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t width = model.spec.head_dim;
+      const int64_t head = row / (3 * width), kind = row / width % 3;
+      const int64_t in_slab = (kind * model.spec.num_heads + head) * width + row % width;
+      for (int64_t column = 0; column < columns; ++column) {
+        EXPECT_EQ(values[transposed ? column * rows + row : row * columns + column],
+                  slab[in_slab * columns + column]);
+      }
+    }
+    Model again(model.spec);
+    again.layouts = model.layouts;
+    const absl::Status status = again.Read(folder);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(model.slabs, again.slabs);
+  }
+}
+
 TEST(ModelDirectory, TransposedTensorsAreOutByInInTheSlab) {
   const std::string golden = "tests/golden/gpt2";
   Model model(*ReadModelDirectoryConfig(golden));
