@@ -2,9 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <vector>
+
+#include "engine/base/file.h"
+#include "nlohmann/json.hpp"
 
 namespace millrace {
 namespace {
@@ -41,6 +46,63 @@ TEST(DrawTokenTest, NeverDrawsOutsideTheTopK) {
 TEST(DrawTokenTest, ATopKBeyondTheVocabularyIsAll) {
   const std::vector<float> logits = {0.0f, 0.0f};
   EXPECT_EQ(DrawToken(logits, {.temperature = 1.0, .top_k = 100}, 0.9), 1);
+}
+
+TEST(CandidatesTest, AreThoseOfTransformersWithTheirProbabilities) {
+  const auto golden = nlohmann::json::parse(*ReadFile("tests/golden/sampling/cases.json"));
+  for (const auto& expected : golden.at("cases")) {
+    const auto& options = expected.at("options");
+    SCOPED_TRACE(options.dump());
+    const SamplingParams params = {.temperature = options.at("temperature"),
+                                   .top_k = options.value("top_k", 0),
+                                   .top_p = options.value("top_p", 1.0),
+                                   .min_p = options.value("min_p", 0.0),
+                                   .repetition_penalty = options.value("repetition_penalty", 1.0)};
+    std::vector<float> logits = expected.at("logits");
+    std::vector<int32_t> text = expected.at("text");
+    std::sort(text.begin(), text.end());
+    text.erase(std::unique(text.begin(), text.end()), text.end());
+    PenalizeRepetition(text, params.repetition_penalty, absl::MakeSpan(logits));
+
+    std::map<int32_t, double> weights;
+    double total = 0;
+    for (const Candidate& candidate : Candidates(logits, params)) {
+      weights[candidate.token] = candidate.weight;
+      total += candidate.weight;
+    }
+    const std::vector<int32_t> kept = expected.at("kept");
+    const std::vector<double> probabilities = expected.at("probabilities");
+    std::vector<int32_t> tokens;
+    for (const auto& [token, weight] : weights) tokens.push_back(token);
+    EXPECT_EQ(tokens, kept);
+    for (size_t i = 0; i < kept.size(); ++i) {
+      EXPECT_NEAR(weights[kept[i]] / total, probabilities[i], 1e-6) << "token " << kept[i];
+    }
+  }
+}
+
+TEST(CandidatesTest, TopPOfManyTokensIsThatOfAllInOrder) {
+  // 2000 tokens in no order; the first n in order weigh more than half.
+  std::vector<float> logits(2000);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = -static_cast<float>((i * 1237) % logits.size()) / 300;
+  }
+  const auto candidates = Candidates(logits, {.temperature = 1, .top_k = 0, .top_p = 0.9});
+  double all = 0, kept = 0;
+  for (float logit : logits) all += std::exp(static_cast<double>(logit));
+  for (const Candidate& candidate : candidates) kept += candidate.weight;
+  EXPECT_GE(kept, 0.9 * all);
+  EXPECT_LT(kept - candidates.back().weight, 0.9 * all);
+  EXPECT_GT(candidates.size(), 500u);
+}
+
+TEST(CandidatesTest, NumbersThatAreNoneAreNoCandidates) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinite = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(DrawToken({{nan, 1.0f, nan, 0.0f}}, {.temperature = 1, .top_k = 1}, 0.5), 1);
+  EXPECT_EQ(DrawToken({{nan, nan}}, {.temperature = 0}, 0.5), -1);
+  EXPECT_EQ(DrawToken({{1.0f, infinite, 2.0f}}, {.temperature = 1}, 0.5), 1);
+  EXPECT_EQ(DrawToken({{1.0f, -infinite}}, {.temperature = 1, .top_k = 0}, 0.999999), 0);
 }
 
 TEST(GenerateTest, LooksAtTheLastTokensOfTheContextAndStopsAtTheEndOfADocument) {
