@@ -4,20 +4,37 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/data/batch.h"
+#include "engine/model/file_tensor.h"
 #include "engine/model/model_directory.h"
 #include "engine/model/safetensors.h"
 #include "engine/optim/optimizer.h"
 #include "nlohmann/json.hpp"
+#include "tests/golden/golden_names.h"
 
 namespace millrace {
+
+// ‖actual − expected‖ / ‖expected‖.
+inline double RelativeDistance(const std::vector<float>& actual,
+                               const std::vector<float>& expected) {
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double off = static_cast<double>(actual[i]) - expected[i];
+    difference += off * off;
+    norm += static_cast<double>(expected[i]) * expected[i];
+  }
+  return std::sqrt(difference / norm);
+}
 
 struct GoldenStep {
   MicroBatch batch;
@@ -28,9 +45,9 @@ struct GoldenStep {
 class GoldenModel {
  public:
   explicit GoldenModel(const std::string& name)
-      : folder_("tests/golden/" + name),
-        spec_(*ReadModelDirectoryConfig(folder_)),
-        reader_(*SafetensorsReader::Open(folder_ + "/golden.safetensors")) {
+      : folder_(kGoldenRoot + name),
+        spec_(ReadModelDirectoryConfig(folder_)),
+        reader_(SafetensorsReader::Open(folder_ + "/golden.safetensors")) {
     const auto json = nlohmann::json::parse(*ReadFile(folder_ + "/steps.json"));
     const auto& optimizer = json.at("optimizer");
     optimizer_.learning_rate = optimizer.at("learning_rate");
@@ -39,64 +56,90 @@ class GoldenModel {
                          .epsilon = optimizer.at("epsilon"),
                          .weight_decay = optimizer.at("weight_decay")};
     optimizer_.clip_norm = optimizer.at("clip_norm");
-    for (const auto& step : json.at("steps")) {
-      GoldenStep& added = steps_.emplace_back();
-      step.at("inputs").get_to(added.batch.inputs);
-      step.at("targets").get_to(added.batch.targets);
-      step.at("positions").get_to(added.batch.positions);
-      step.at("boundaries").get_to(added.batch.boundaries);
-      for (int32_t target : added.batch.targets) added.batch.target_count += target >= 0;
-      added.loss = step.at("loss");
-      added.gradient_norm = step.at("gradient_norm");
+    const std::string kind = json.at("batches");
+    whole_ = kind == "whole";
+    const auto batches =
+        nlohmann::json::parse(*ReadFile(absl::StrCat(kGoldenRoot, "batches/", kind, ".json")));
+    for (size_t i = 0; i < batches.size(); ++i) {
+      steps_.push_back({.batch = BatchOf(batches[i]),
+                        .loss = json.at("steps")[i].at("loss"),
+                        .gradient_norm = json.at("steps")[i].at("gradient_norm")});
     }
   }
 
   const std::string& folder() const { return folder_; }
-  const ModelSpec& spec() const { return spec_; }
+  // Of config.json.
+  const absl::StatusOr<ModelSpec>& spec() const { return spec_; }
   const std::vector<GoldenStep>& steps() const { return steps_; }
+  // Each batch is one document, because the longest position of a run matters to all.
+  bool whole() const { return whole_; }
   const OptimizerStep& optimizer() const { return optimizer_; }
 
+  // What the golden file has under `name`, as it lies there.
   std::vector<float> Values(const std::string& name) const {
-    const SafetensorsEntry& entry = reader_.tensors().at(name);
+    const SafetensorsEntry& entry = reader_->tensors().at(name);
     std::vector<float> values(static_cast<size_t>(entry.count()));
-    EXPECT_TRUE(reader_.Read(entry, 0, absl::MakeSpan(values)).ok()) << name;
+    EXPECT_TRUE(reader_->Read(entry, 0, absl::MakeSpan(values)).ok()) << name;
     return values;
   }
 
-  // The relative L2 difference, ‖actual − expected‖ / ‖expected‖, of each tensor `prefix`NAME of
-  // the file to what `read(unit, offset)` gives for its elements, as (NAME, difference).
-  std::vector<std::pair<std::string, double>> Differences(
+  // The relative L2 distance of each tensor `prefix`NAME of the golden file to what
+  // `read(unit, offset)` gives for its elements, as (NAME, distance). Every tensor of the file with
+  // that prefix is among them.
+  std::vector<std::pair<std::string, double>> Distances(
       const std::string& prefix, const std::vector<SlabLayout>& layouts,
       const std::function<float(int unit, int64_t offset)>& read) const {
-    std::vector<std::pair<std::string, double>> differences;
-    for (size_t unit = 0; unit < layouts.size(); ++unit) {
-      for (const TensorLayout& tensor : layouts[unit].tensors) {
-        for (const TensorPart& part : tensor.parts) {
-          const std::vector<float> expected = Values(prefix + part.name);
-          double difference = 0, norm = 0;
-          for (int64_t r = 0; r < part.rows; ++r) {
-            for (int64_t c = 0; c < tensor.columns; ++c) {
-              const int64_t at = part.transposed ? c * part.rows + r : r * tensor.columns + c;
-              const double want = expected[static_cast<size_t>(at)];
-              const double have = read(static_cast<int>(unit),
-                                       tensor.offset + (part.first_row + r) * tensor.columns + c);
-              difference += (have - want) * (have - want);
-              norm += want * want;
-            }
+    std::vector<std::pair<std::string, double>> distances;
+    std::set<std::string> left;
+    for (const auto& [name, entry] : reader_->tensors()) {
+      if (name.starts_with(prefix)) left.insert(name);
+    }
+    const auto tensors = ListFileTensors(layouts);
+    EXPECT_TRUE(tensors.ok()) << tensors.status();
+    if (!tensors.ok()) return distances;
+    for (const FileTensor& tensor : *tensors) {
+      EXPECT_EQ(left.erase(prefix + tensor.name), 1) << prefix << tensor.name;
+      std::vector<float> actual(static_cast<size_t>(tensor.count()));
+      for (const RowRun& run : tensor.runs) {
+        for (int64_t row = 0; row < run.rows; ++row) {
+          for (int64_t column = 0; column < tensor.columns; ++column) {
+            const int64_t file_row = run.first_row + row;
+            const int64_t at = tensor.transposed ? column * tensor.rows + file_row
+                                                 : file_row * tensor.columns + column;
+            actual[static_cast<size_t>(at)] =
+                read(static_cast<int>(run.unit), run.offset + row * tensor.columns + column);
           }
-          differences.push_back({part.name, std::sqrt(difference / norm)});
         }
       }
+      distances.emplace_back(tensor.name, RelativeDistance(actual, Values(prefix + tensor.name)));
     }
-    return differences;
+    EXPECT_TRUE(left.empty()) << "nothing to compare to " << *left.begin();
+    return distances;
   }
 
  private:
+  static MicroBatch BatchOf(const nlohmann::json& json) {
+    MicroBatch batch;
+    json.at("inputs").get_to(batch.inputs);
+    json.at("targets").get_to(batch.targets);
+    json.at("boundaries").get_to(batch.boundaries);
+    for (size_t document = 1; document < batch.boundaries.size(); ++document) {
+      const int32_t length = batch.boundaries[document] - batch.boundaries[document - 1];
+      for (int32_t position = 0; position < length; ++position) {
+        batch.positions.push_back(position);
+      }
+    }
+    batch.target_count = std::count_if(batch.targets.begin(), batch.targets.end(),
+                                       [](int32_t target) { return target >= 0; });
+    return batch;
+  }
+
   std::string folder_;
-  ModelSpec spec_;
-  SafetensorsReader reader_;
+  absl::StatusOr<ModelSpec> spec_;
+  absl::StatusOr<SafetensorsReader> reader_;
   OptimizerStep optimizer_;
   std::vector<GoldenStep> steps_;
+  bool whole_ = false;
 };
 
 }  // namespace millrace
