@@ -50,8 +50,8 @@ absl::Status Executor::Prepare(absl::Span<const Schedule* const> schedules) {
   const ModelSpec& spec = model_.spec;
   if (spec.position != PositionKind::kRotary) return absl::OkStatus();
   rotary_table_.resize(RotaryTableBytes(spec, plan_.shape) / sizeof(float));
-  FillRotaryTable(plan_.shape.longest_document, spec.head_dim, spec.rotary_theta,
-                  rotary_table_.data());
+  FillRotaryTable(spec.rotary, spec.rotary_width, plan_.shape.longest_document,
+                  plan_.shape.longest_document, rotary_table_.data());
   const Buffer& buffer = schedules.front()->buffers.front();
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const table,
                             device_arena_.Place(buffer.offset, buffer.bytes, NameOf(buffer.kind)));

@@ -1,7 +1,6 @@
 #include "engine/model/block.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "engine/model/carver.h"
 
@@ -127,13 +126,13 @@ class Block {
   void Rotate(void* qkv, bool backward) {
     if (spec_.position != PositionKind::kRotary) return;
     pass_.ops.Run(pass_.stream, Rotary{.tokens = pass_.tokens,
-                                       .num_heads = spec_.num_heads,
-                                       .num_kv_heads = spec_.num_kv_heads,
+                                       .heads = spec_.num_heads + spec_.num_kv_heads,
                                        .head_dim = spec_.head_dim,
+                                       .rotary_width = spec_.rotary_width,
                                        .row_stride = spec_.qkv_size(),
                                        .positions = pass_.positions,
                                        .cos_sin_table = pass_.rotary_table,
-                                       .qkv = qkv,
+                                       .x = qkv,
                                        .backward = backward});
   }
 
@@ -146,19 +145,31 @@ class Block {
          saved.mlp_mean, saved.mlp_rstd);
   }
   void Activate(const Saved& saved) {
-    pass_.ops.Run(pass_.stream, Activation{.kind = activation(),
+    pass_.ops.Run(pass_.stream, Activation{.kind = spec_.activation,
+                                           .gated = spec_.gated_mlp,
                                            .tokens = pass_.tokens,
                                            .width = spec_.intermediate_size,
                                            .x = saved.mlp_in,
                                            .y = saved.activation});
   }
 
-  float attention_scale() const {
-    return static_cast<float>(1.0 / std::sqrt(static_cast<double>(spec_.head_dim)));
-  }
-
-  Activation::Kind activation() const {
-    return spec_.mlp == MlpKind::kSwiGlu ? Activation::Kind::kSwiGlu : Activation::Kind::kGeluTanh;
+  // Attention inside the fused matrix of q, k and v.
+  AttentionInput Attention(const void* qkv) const {
+    const auto column = [&](int64_t elements) {
+      return static_cast<const std::byte*>(qkv) + static_cast<size_t>(elements) * SizeOf(dtype_);
+    };
+    return {.tokens = pass_.tokens,
+            .num_heads = spec_.num_heads,
+            .num_kv_heads = spec_.num_kv_heads,
+            .head_dim = spec_.head_dim,
+            .boundaries = pass_.boundaries,
+            .scale = static_cast<float>(spec_.attention_scale),
+            .q = column(0),
+            .k = column(spec_.query_size()),
+            .v = column(spec_.query_size() + spec_.kv_size()),
+            .q_stride = spec_.qkv_size(),
+            .k_stride = spec_.qkv_size(),
+            .v_stride = spec_.qkv_size()};
   }
 
  private:
@@ -208,13 +219,7 @@ void BlockForward(const PassContext& pass, const SlabLayout& layout, const void*
   block.AttentionNorm(x, saved);
   block.Linear(kQkv, kQkvBias, saved.attention_input, nullptr, saved.qkv);
   block.Rotate(saved.qkv, /*backward=*/false);
-  pass.ops.Run(pass.stream, AttentionForward{.tokens = pass.tokens,
-                                             .num_heads = spec.num_heads,
-                                             .num_kv_heads = spec.num_kv_heads,
-                                             .head_dim = spec.head_dim,
-                                             .boundaries = pass.boundaries,
-                                             .scale = block.attention_scale(),
-                                             .qkv = saved.qkv,
+  pass.ops.Run(pass.stream, AttentionForward{.input = block.Attention(saved.qkv),
                                              .output = saved.attention,
                                              .log_sum_exp = saved.log_sum_exp});
   block.Linear(kAttentionOutput, kAttentionOutputBias, saved.attention, x, saved.middle);
@@ -244,7 +249,8 @@ void BlockBackward(const PassContext& pass, const SlabLayout& layout, const void
   const Scratch scratch(spec, pass.tokens, block.dtype(), scratch_memory);
 
   block.LinearGradient(kMlpOut, kMlpOutBias, gradient, dx, saved.activation, scratch.dactivation);
-  pass.ops.Run(pass.stream, Activation{.kind = block.activation(),
+  pass.ops.Run(pass.stream, Activation{.kind = spec.activation,
+                                       .gated = spec.gated_mlp,
                                        .tokens = pass.tokens,
                                        .width = spec.intermediate_size,
                                        .x = saved.mlp_in,
@@ -257,13 +263,7 @@ void BlockBackward(const PassContext& pass, const SlabLayout& layout, const void
 
   block.LinearGradient(kAttentionOutput, kAttentionOutputBias, gradient, dx, saved.attention,
                        scratch.dattention);
-  pass.ops.Run(pass.stream, AttentionBackward{.tokens = pass.tokens,
-                                              .num_heads = spec.num_heads,
-                                              .num_kv_heads = spec.num_kv_heads,
-                                              .head_dim = spec.head_dim,
-                                              .boundaries = pass.boundaries,
-                                              .scale = block.attention_scale(),
-                                              .qkv = saved.qkv,
+  pass.ops.Run(pass.stream, AttentionBackward{.input = block.Attention(saved.qkv),
                                               .output = saved.attention,
                                               .log_sum_exp = saved.log_sum_exp,
                                               .doutput = scratch.dattention,

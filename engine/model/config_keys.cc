@@ -108,7 +108,6 @@ FamilyKeys Llama() {
   };
   family.reals = {
       {"rms_norm_eps", &ModelSpec::norm_epsilon, 1e-6, 1e-30, 1.0},
-      {"rope_theta", &ModelSpec::rotary_theta, 10000.0, kLeastRotaryTheta, kMostRotaryTheta},
       {"initializer_range", &ModelSpec::initializer_range, 0.02, 0.0, 10.0},
   };
   family.switches = {
@@ -124,7 +123,7 @@ FamilyKeys Llama() {
       {"rope_interleaved", {false}, "interleaved rotary embedding"},
       {"sliding_window", {}, "windowed attention"},
   };
-  family.ignored = {"rope_parameters"};
+  family.ignored = {"rope_parameters", "rope_theta"};
   return family;
 }
 
@@ -139,7 +138,8 @@ FamilyKeys Gpt2() {
   base.position = PositionKind::kLearned;
   base.attention_bias = true;
   base.attention_output_bias = true;
-  base.mlp = MlpKind::kGeluTanh;
+  base.activation = ActivationKind::kGeluTanh;
+  base.gated_mlp = false;
   base.mlp_bias = true;
   base.scaled_residual_init = true;
   family.wholes = {

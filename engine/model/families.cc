@@ -111,6 +111,9 @@ class ConfigParser {
   // `rope_theta` and `rope_scaling`, or, as newer configs write them, `rope_parameters`.
   void ReadRotary() {
     if (spec_.position != PositionKind::kRotary) return;
+    if (const json* theta = Find("rope_theta")) {
+      spec_.rotary.theta = ToReal(*theta, "rope_theta", kLeastRotaryTheta, kMostRotaryTheta);
+    }
     const json* parameters = Find("rope_parameters");
     if (!parameters) return;
     if (!parameters->is_object()) {
@@ -121,11 +124,11 @@ class ConfigParser {
       const std::string field = absl::StrCat("rope_parameters.", key);
       if (key == "rope_theta") {
         const double theta = ToReal(value, field, kLeastRotaryTheta, kMostRotaryTheta);
-        if (Find("rope_theta") && theta != spec_.rotary_theta) {
-          Complain(field, absl::StrCat(theta, " differs from rope_theta (", spec_.rotary_theta,
+        if (Find("rope_theta") && theta != spec_.rotary.theta) {
+          Complain(field, absl::StrCat(theta, " differs from rope_theta (", spec_.rotary.theta,
                                        "); give one of them"));
         }
-        spec_.rotary_theta = theta;
+        spec_.rotary.theta = theta;
       } else if ((key == "rope_type" || key == "type")
                      ? value != "default"
                      : !(key == "partial_rotary_factor" && value == 1.0)) {
@@ -173,6 +176,8 @@ class ConfigParser {
       }
       spec_.head_dim = spec_.hidden_size / spec_.num_heads;
     }
+    spec_.attention_scale = 1.0 / std::sqrt(static_cast<double>(spec_.head_dim));
+    if (spec_.position == PositionKind::kRotary) spec_.rotary_width = spec_.head_dim;
     if (spec_.position == PositionKind::kRotary && spec_.head_dim % 2 != 0) {
       Complain(Find("head_dim") ? "head_dim" : family_.KeyOf(&ModelSpec::hidden_size),
                absl::StrCat("heads are ", spec_.head_dim,
@@ -262,6 +267,7 @@ json WriteModelConfig(const ModelSpec& spec, const WriteConfigOptions& options) 
   for (const SwitchKey& key : family->switches) {
     config[std::string(key.name)] = spec.*key.members.front();
   }
+  if (spec.position == PositionKind::kRotary) config["rope_theta"] = spec.rotary.theta;
   for (const FixedKey& key : family->fixed) {
     if (!key.allowed.empty()) config[std::string(key.name)] = key.allowed.front();
   }

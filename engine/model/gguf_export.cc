@@ -91,7 +91,7 @@ GgufMetadata MetadataOf(const ModelSpec& spec, const GgufExportOptions& options)
       {"llama.attention.value_length", whole(spec.head_dim)},
       {"llama.attention.layer_norm_rms_epsilon", real(spec.norm_epsilon)},
       {"llama.rope.dimension_count", whole(spec.head_dim)},
-      {"llama.rope.freq_base", real(spec.rotary_theta)},
+      {"llama.rope.freq_base", real(spec.rotary.theta)},
   };
   metadata.insert(metadata.end(), options.metadata.begin(), options.metadata.end());
   return metadata;

@@ -140,7 +140,7 @@ SlabLayout MakeEmbedding(const ModelSpec& spec) {
 
 SlabLayout MakeBlock(const ModelSpec& spec, int64_t index) {
   const std::vector<int64_t> qkv = {spec.query_size(), spec.kv_size(), spec.kv_size()};
-  const std::vector<int64_t> mlp_in(spec.mlp == MlpKind::kSwiGlu ? 2 : 1, spec.intermediate_size);
+  const std::vector<int64_t> mlp_in(spec.gated_mlp ? 2 : 1, spec.intermediate_size);
   const std::vector<int64_t> hidden = {spec.hidden_size};
 
   SlabBuilder slab(spec, UnitKind::kBlock, index);

@@ -12,12 +12,14 @@
 
 namespace millrace {
 
-// y[t] = token_table[inputs[t]] + position_table[positions[t]]; y[tokens, hidden].
+// y[t] = scale · token_table[inputs[t]] + position_table[positions[t]]; y[tokens, hidden]. The
+// scale is rounded to `dtype` first, as models that have one are trained.
 struct EmbeddingGather {
   absl::Span<const int32_t> inputs;  // ids of rows
   absl::Span<const int32_t> positions;
   int64_t hidden, vocab, max_positions;
-  DType dtype;                           // of tables and y
+  DType dtype;  // of tables and y
+  double scale = 1;
   const void* token_table;               // [vocab, hidden]
   const void* position_table = nullptr;  // [max_positions, hidden], or none
   void* y;
@@ -26,14 +28,15 @@ struct EmbeddingGather {
 absl::Status GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool);
 
 // For ids that GatherEmbeddings took:
-// token_table[inputs[t]] += dy[t]; position_table[positions[t]] += dy[t]. Rows that are hit more
-// than once are summed in f32 in the order of t and added once; other rows are not touched. Results
-// do not depend on the number of threads.
+// token_table[inputs[t]] += scale · dy[t]; position_table[positions[t]] += dy[t]. Rows that are hit
+// more than once are summed in f32 in the order of t and added once; other rows are not touched.
+// Results do not depend on the number of threads.
 struct EmbeddingScatter {
   absl::Span<const int32_t> inputs;
   absl::Span<const int32_t> positions;
   int64_t hidden;
   DType dtype;        // of dy
+  double scale = 1;   // as in EmbeddingGather
   const void* dy;     // [tokens, hidden]
   DType table_dtype;  // of the gradient tables
   void* token_table;

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "engine/base/dtype.h"
 #include "engine/device/device.h"
+#include "engine/ops/activation_kind.h"
 
 namespace millrace {
 
@@ -50,77 +51,111 @@ struct LinearBackward {
 
 // RMSNorm (Zhang & Sennrich 2019): y = x · rstd · weight, rstd = (mean(x²) + ε)^-½.
 // LayerNorm (Ba et al. 2016): y = (x − mean) · rstd · weight + bias.
+//
+// A token's row is `groups` segments of `width` elements, one after the other, each normalized by
+// itself with the same weight: heads, for query and key norms. Rows lie x_stride and y_stride
+// elements apart; 0: groups · width.
 struct NormForward {
   bool layer_norm;
+  bool plus_one = false;  // 1 + weight stands for weight (Gemma)
   int64_t tokens, width;
+  int64_t groups = 1;
   double epsilon;
   const void* x;
+  int64_t x_stride = 0;
   const void* weight;
   const void* bias = nullptr;
-  void* y;
-  float* mean = nullptr;  // [tokens]; LayerNorm only
-  float* rstd;            // [tokens]
+  const void* residual = nullptr;  // [tokens, groups·width]: y = residual + norm; may be y
+  void* y;                         // may be x
+  int64_t y_stride = 0;
+  float* mean = nullptr;  // [tokens·groups]; LayerNorm only
+  float* rstd;            // [tokens·groups]
 };
 
-// dx = residual + d/dx; weights' gradients summed over tokens.
+// dx = residual + d/dx; weights' gradients summed over tokens and groups.
 struct NormBackward {
   bool layer_norm;
+  bool plus_one = false;
   int64_t tokens, width;
+  int64_t groups = 1;
   const void* dy;
+  int64_t dy_stride = 0;
   const void* x;
+  int64_t x_stride = 0;
   const void* weight;
   const float* mean = nullptr;
   const float* rstd;
-  const void* residual = nullptr;  // [tokens, width]; may be dx
-  void* dx;
+  const void* residual = nullptr;  // [tokens, groups·width]; may be dx
+  void* dx;                        // may be dy
+  int64_t dx_stride = 0;
   GradientTarget dweight;
   GradientTarget dbias;
 };
 
-// Rotary position embedding (Su et al. 2021) in the half-split form of Llama: for each head of
-// width d, (x[i], x[i + d/2]) turns by position · θ^(−2i/d). In place, on the q and k columns of a
-// fused [tokens, qkv] matrix. `backward` turns the other way: the gradient's rotation.
+// Rotary position embedding (Su et al. 2021) in the half-split form of Llama: of each head the
+// first `rotary_width` elements turn, (x[i], x[i + rotary_width/2]) by the angle of pair i at the
+// token's position; others stay. In place, on `heads` heads at the beginning of each row: those of
+// queries, then those of keys. `backward` applies the transpose: the gradient's rotation.
 struct Rotary {
-  int64_t tokens, num_heads, num_kv_heads, head_dim;
+  int64_t tokens, heads, head_dim, rotary_width;
   int64_t row_stride;          // elements from one token to the next
   const int32_t* positions;    // [tokens], within their document
-  const float* cos_sin_table;  // [max_positions, head_dim/2, 2], made by FillRotaryTable
-  void* qkv;
+  const float* cos_sin_table;  // [positions, rotary_width/2, 2], made by FillRotaryTable
+  void* x;
   bool backward = false;
 };
 
+// target row i = source row i, `width` elements.
+struct CopyRows {
+  int64_t rows, width;
+  const void* source;
+  int64_t source_stride;
+  void* target;
+  int64_t target_stride;
+};
+
 // Causal grouped-query attention inside documents, blockwise with online softmax (Dao et al. 2022,
-// Dao 2023); the full score matrix is never stored. Tokens of the fused matrix: q heads, k heads, v
-// heads. Query head h reads key/value head h / (num_heads / num_kv_heads).
-struct AttentionForward {
+// Dao 2023); the full score matrix is never stored. Query head h reads key/value head
+// h / (num_heads / num_kv_heads). The score of a query with a key is
+//
+//   s = scale · q·k, and with a soft cap (Gemma 2)  cap · tanh(s / cap).
+struct AttentionInput {
   int64_t tokens, num_heads, num_kv_heads, head_dim;
-  // Document i is tokens [boundaries[i], boundaries[i + 1]); first 0, last `tokens`. Host memory,
-  // which must stay until the stream is past the op.
+  // Document i is the queries of tokens [boundaries[i], boundaries[i + 1]); first 0, last `tokens`.
+  // Host memory, as all spans here, which must stay until the stream is past the op.
   absl::Span<const int32_t> boundaries;
+  // Where the keys and values of document i are: rows [key_begin[i], key_begin[i] + key_count[i])
+  // of k and v, of which its queries are the last. Empty: the rows of its queries. Forward only.
+  absl::Span<const int64_t> key_begin, key_count;
   float scale;         // usually head_dim^-½
-  const void* qkv;     // [tokens, (num_heads + 2·num_kv_heads)·head_dim]
-  void* output;        // [tokens, num_heads·head_dim]
-  float* log_sum_exp;  // [num_heads, tokens], of scaled scores
+  float softcap = 0;   // 0: none
+  int64_t window = 0;  // the last so many keys, its own included, are seen; 0: all
+  // Row t of each: its heads, one after the other.
+  const void *q, *k, *v;
+  int64_t q_stride, k_stride, v_stride;  // elements from one row to the next
+};
+
+struct AttentionForward {
+  AttentionInput input;
+  void* output;                  // [tokens, num_heads·head_dim]
+  float* log_sum_exp = nullptr;  // [num_heads, tokens], of s; nullptr: not wanted
 };
 
 struct AttentionBackward {
-  int64_t tokens, num_heads, num_kv_heads, head_dim;
-  absl::Span<const int32_t> boundaries;
-  float scale;
-  const void* qkv;
+  AttentionInput input;
   const void* output;
   const float* log_sum_exp;
   const void* doutput;
-  void* dqkv;  // all written
+  // All written: [tokens, (num_heads + 2·num_kv_heads)·head_dim], q heads, k heads, v heads.
+  void* dqkv;
 };
 
-// Forward: y[tokens, width] from x. Backward: dx from dy and x; y, where given, is made again.
+// y[tokens, width] from x. Gated, x is [tokens, 2·width] = gate, up, and y = f(gate) · up (Shazeer
+// 2020); else x is [tokens, width] and y = f(x). Backward: dx from dy and x; y, where given, is
+// made again.
 struct Activation {
-  enum class Kind : uint8_t {
-    kSwiGlu,    // x is [tokens, 2·width] = gate, up: y = silu(gate) · up (Shazeer 2020)
-    kGeluTanh,  // x is [tokens, width] (Hendrycks & Gimpel 2016, tanh form)
-  };
-  Kind kind;
+  ActivationKind kind;
+  bool gated;
   int64_t tokens, width;
   const void* x;
   void* y = nullptr;
@@ -128,12 +163,21 @@ struct Activation {
   void* dx = nullptr;  // backward; may be x
 };
 
-// Cross-entropy of a linear projection onto the vocabulary, with logits l = x · weightᵀ:
+// x[i] = cap · tanh(x[i] / cap).
+struct SoftCap {
+  int64_t count;
+  float cap;
+  float* x;
+};
+
+// Cross-entropy of a linear projection onto the vocabulary, with logits l = x · weightᵀ, or with a
+// soft cap (Gemma 2) l = cap · tanh(x · weightᵀ / cap):
 //
 //   loss = Σ over unmasked tokens of lse − l[target] + z_loss · lse²,  lse = ln Σ_v e^l[v],
 //
 // where the last term keeps lse near 0 (z-loss: Chowdhery et al. 2022, PaLM, section 5). Its
-// gradient to l[v] is p[v] · (1 + 2 · z_loss · lse) − (v = target), p[v] = e^(l[v] − lse). Targets
+// gradient to l[v] is p[v] · (1 + 2 · z_loss · lse) − (v = target), p[v] = e^(l[v] − lse), and
+// through the cap that times 1 − (l / cap)². Targets
 // are in host memory; a negative one is ignored: no loss, no gradient. One that is not under
 // `vocab` is the stream's error. Logits exist in the workspace alone, those of `tokens` tokens and
 // of one tile of classes at a time.
@@ -151,6 +195,7 @@ struct LinearCrossEntropy {
   // the gradients; dx is summed over tiles in ascending order in f32.
   int64_t vocab_tile = 0;
   double z_loss = 0;
+  float softcap = 0;   // of logits; 0: none
   double* loss_sum;    // host; added to, token by token
   void* dx = nullptr;  // [tokens, hidden], may be x; nullptr: forward only
   GradientTarget dweight;
@@ -165,6 +210,7 @@ struct ClassTile {
   const void* x;           // [tokens, hidden]
   const void* weight;      // [count, hidden], those of the tile
   const int32_t* targets;  // [tokens]
+  float softcap = 0;       // of logits; 0: none
 };
 
 // Of the logits of the classes so far. p[v] = e^(l[v] − max) / sum.
@@ -232,9 +278,11 @@ class Ops {
   virtual void Run(Stream& stream, const NormForward& op) = 0;
   virtual void Run(Stream& stream, const NormBackward& op) = 0;
   virtual void Run(Stream& stream, const Rotary& op) = 0;
+  virtual void Run(Stream& stream, const CopyRows& op) = 0;
   virtual void Run(Stream& stream, const AttentionForward& op) = 0;
   virtual void Run(Stream& stream, const AttentionBackward& op) = 0;
   virtual void Run(Stream& stream, const Activation& op) = 0;
+  virtual void Run(Stream& stream, const SoftCap& op) = 0;
   virtual void Run(Stream& stream, const LinearCrossEntropy& op) = 0;
   virtual void Run(Stream& stream, const CrossEntropyStatistics& op) = 0;
   virtual void Run(Stream& stream, const CrossEntropyLoss& op) = 0;

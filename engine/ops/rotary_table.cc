@@ -4,11 +4,12 @@
 
 namespace millrace {
 
-void FillRotaryTable(int64_t positions, int64_t head_dim, double theta, float* table) {
-  const int64_t half = head_dim / 2;
+void FillRotaryTable(const RotaryEmbedding& rotary, int64_t width, int64_t sequence_length,
+                     int64_t positions, float* table) {
+  const int64_t half = width / 2;
   for (int64_t i = 0; i < half; ++i) {
     const double frequency =
-        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+        std::pow(rotary.theta, -2.0 * static_cast<double>(i) / static_cast<double>(width));
     for (int64_t position = 0; position < positions; ++position) {
       const double angle = static_cast<double>(position) * frequency;
       float* pair = table + 2 * (position * half + i);

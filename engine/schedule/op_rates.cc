@@ -142,14 +142,25 @@ class OpsMeasurement {
       for (int64_t head_dim : head_dims) {
         const int64_t width = kHeads * head_dim;
         const double flops = 4 * Real(width) * Real(kTokens) * (Real(document) + 1) / 2;
+        const auto input = [&](const void* qkv) {
+          const auto column = [&](int64_t elements) {
+            return static_cast<const std::byte*>(qkv) + elements * SizeOf(ops_->compute_dtype());
+          };
+          return AttentionInput{.tokens = kTokens,
+                                .num_heads = kHeads,
+                                .num_kv_heads = kHeads,
+                                .head_dim = head_dim,
+                                .boundaries = boundaries,
+                                .scale = 0.1f,
+                                .q = qkv,
+                                .k = column(width),
+                                .v = column(2 * width),
+                                .q_stride = 3 * width,
+                                .k_stride = 3 * width,
+                                .v_stride = 3 * width};
+        };
         const auto op = [&] {
-          return AttentionForward{.tokens = kTokens,
-                                  .num_heads = kHeads,
-                                  .num_kv_heads = kHeads,
-                                  .head_dim = head_dim,
-                                  .boundaries = boundaries,
-                                  .scale = 0.1f,
-                                  .qkv = Recent(kTokens, 3 * width),
+          return AttentionForward{.input = input(Recent(kTokens, 3 * width)),
                                   .output = Written(kTokens, width),
                                   .log_sum_exp = rstd_};
         };
@@ -157,16 +168,10 @@ class OpsMeasurement {
         // The statistics of what is differentiated.
         const void* qkv = Read(kTokens, 3 * width);
         AttentionForward statistics = op();
-        statistics.qkv = qkv;
+        statistics.input = input(qkv);
         ops_->Run(*stream_, statistics);
         backward.push_back(2 * flops / Seconds([&] {
-                             return AttentionBackward{.tokens = kTokens,
-                                                      .num_heads = kHeads,
-                                                      .num_kv_heads = kHeads,
-                                                      .head_dim = head_dim,
-                                                      .boundaries = boundaries,
-                                                      .scale = 0.1f,
-                                                      .qkv = qkv,
+                             return AttentionBackward{.input = input(qkv),
                                                       .output = statistics.output,
                                                       .log_sum_exp = rstd_,
                                                       .doutput = Recent(kTokens, width),
@@ -250,21 +255,22 @@ class OpsMeasurement {
         }));
     constexpr int64_t kHeadDim = 64, kHeads = kWidth / kHeadDim;
     std::vector<float> table(kTokens * kHeadDim);
-    FillRotaryTable(kTokens, kHeadDim, 10000, table.data());
+    FillRotaryTable({}, kHeadDim, kTokens, kTokens, table.data());
     std::vector<int32_t> positions(kTokens);
     for (int64_t i = 0; i < kTokens; ++i) positions[i] = static_cast<int32_t>(i);
     set(DevicePass::kRotary, 4 * row_bytes, Seconds([&] {
           return Rotary{.tokens = kTokens,
-                        .num_heads = kHeads,
-                        .num_kv_heads = kHeads,
+                        .heads = 2 * kHeads,
                         .head_dim = kHeadDim,
+                        .rotary_width = kHeadDim,
                         .row_stride = 3 * kWidth,
                         .positions = positions.data(),
                         .cos_sin_table = table.data(),
-                        .qkv = Recent(kTokens, 3 * kWidth)};
+                        .x = Recent(kTokens, 3 * kWidth)};
         }));
     const auto activation = [&] {
-      return Activation{.kind = Activation::Kind::kSwiGlu,
+      return Activation{.kind = ActivationKind::kSilu,
+                        .gated = true,
                         .tokens = kTokens,
                         .width = kWidth,
                         .x = Recent(kTokens, 2 * kWidth)};

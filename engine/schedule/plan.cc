@@ -6,7 +6,7 @@ namespace millrace {
 
 size_t RotaryTableBytes(const ModelSpec& spec, const StepShape& shape) {
   if (spec.position != PositionKind::kRotary) return 0;
-  return static_cast<size_t>(shape.longest_document * spec.head_dim) * sizeof(float);
+  return static_cast<size_t>(shape.longest_document * spec.rotary_width) * sizeof(float);
 }
 
 DType AccumulatorDType(const ScheduledModel& model, const StepShape& shape, int unit) {

@@ -78,13 +78,12 @@ template <typename T>
 void Rotate(const Rotary& op, int64_t begin, int64_t end) {
   const DF d;
   const int64_t lanes = hn::Lanes(d);
-  const int64_t half = op.head_dim / 2;
+  const int64_t half = op.rotary_width / 2;
   const float sign = op.backward ? -1.0f : 1.0f;
   for (int64_t token = begin; token < end; ++token) {
-    const float* table = op.cos_sin_table + op.positions[token] * op.head_dim;
-    T* row = static_cast<T*>(op.qkv) + token * op.row_stride;
-    // The query heads, then the key heads.
-    for (int64_t head = 0; head < op.num_heads + op.num_kv_heads; ++head) {
+    const float* table = op.cos_sin_table + op.positions[token] * op.rotary_width;
+    T* row = static_cast<T*>(op.x) + token * op.row_stride;
+    for (int64_t head = 0; head < op.heads; ++head) {
       T* a = row + head * op.head_dim;
       T* b = a + half;
       int64_t i = 0;
@@ -113,7 +112,7 @@ void Rotate(const Rotary& op, int64_t begin, int64_t end) {
 
 template <typename T>
 void ActivateImpl(const Activation& op, int64_t begin, int64_t end) {
-  op.kind == Activation::Kind::kSwiGlu ? SwiGlu<T>(op, begin, end) : GeluTanh<T>(op, begin, end);
+  op.gated ? SwiGlu<T>(op, begin, end) : GeluTanh<T>(op, begin, end);
 }
 
 void Activate(const Activation& op, DType type, int64_t begin, int64_t end) {

@@ -91,10 +91,10 @@ class Worker {
 
  private:
   void PackKeys(const AttentionTask& task) {
-    const int64_t start = task.begin * p_.row();
-    PackRows(At(p_.qkv, start + p_.key(task.kv_head), type_), p_.row(), task.length,
+    const int64_t column = task.kv_head * p_.head_dim;
+    PackRows(At(p_.k, task.begin * p_.k_stride + column, type_), p_.k_stride, task.length,
              Padded(task.length), p_.head_dim, type_, s_.k);
-    PackRows(At(p_.qkv, start + p_.value(task.kv_head), type_), p_.row(), task.length,
+    PackRows(At(p_.v, task.begin * p_.v_stride + column, type_), p_.v_stride, task.length,
              Padded(task.length), p_.head_dim, type_, s_.v);
   }
 
@@ -138,7 +138,7 @@ class Worker {
                             int64_t q0) {
     const int64_t rows = std::min(kQueryBlock, task.length - q0), padded = Padded(rows);
     const int64_t d = p_.head_dim, token = task.begin + q0;
-    PackRows(At(p_.qkv, token * p_.row() + p_.query(head), type_), p_.row(), rows, padded, d, type_,
+    PackRows(At(p_.q, token * p_.q_stride + head * d, type_), p_.q_stride, rows, padded, d, type_,
              s_.q);
     const int64_t last_key = Padded(q0 + rows);
     for (int64_t k0 = 0; k0 < last_key; k0 += kKeyBlock) {
@@ -162,7 +162,7 @@ class Worker {
     const int64_t rows = std::min(kQueryBlock, task.length - q0), padded = Padded(rows);
     const int64_t d = p_.head_dim, token = task.begin + q0;
     const int64_t output = token * p_.output_row() + head * d;
-    PackRows(At(p_.qkv, token * p_.row() + p_.query(head), type_), p_.row(), rows, padded, d, type_,
+    PackRows(At(p_.q, token * p_.q_stride + head * d, type_), p_.q_stride, rows, padded, d, type_,
              s_.q);
     PackRows(At(op.doutput, output, type_), p_.output_row(), rows, padded, d, type_, s_.dout);
     float* delta = s_.row_max;
@@ -215,22 +215,22 @@ template <typename Op>
 absl::Status RunTasks(const CpuContext& context, const Op& op,
                       absl::Status (Worker::*work)(const Op&, const AttentionTask&),
                       AmxTasks<Op> amx_tasks) {
-  if (op.tokens == 0) return absl::OkStatus();
-  const AttentionProblem problem = AttentionProblemOf(op);
+  const AttentionProblem problem(op.input);
+  if (problem.tokens == 0) return absl::OkStatus();
   MILLRACE_RETURN_IF_ERROR(CheckAttention(problem));
   const int64_t longest = LongestDocument(problem);
-  const size_t bytes = ScratchBytes(longest, op.head_dim, context.compute);
+  const size_t bytes = ScratchBytes(longest, problem.head_dim, context.compute);
   const int threads = context.pool->threads();
   MILLRACE_RETURN_IF_ERROR(CheckWorkspace(context, "attention", bytes * threads));
   const std::vector<std::vector<AttentionTask>> shares = DivideAttention(problem, threads);
   return RunOnThreads(context, [&](int thread) -> absl::Status {
     std::byte* const memory = context.workspace + thread * bytes;
-    if (UseAmx(context.compute, op.head_dim)) {
+    if (UseAmx(context.compute, problem.head_dim)) {
       amx_tasks(op, shares[thread], longest, memory);
       return absl::OkStatus();
     }
     WorkspaceCarver carver(memory);
-    const Scratch scratch(carver, longest, op.head_dim, context.compute);
+    const Scratch scratch(carver, longest, problem.head_dim, context.compute);
     Worker worker(context, thread, problem, scratch);
     for (const AttentionTask& task : shares[thread]) {
       MILLRACE_RETURN_IF_ERROR((worker.*work)(op, task));

@@ -106,19 +106,16 @@ class Worker {
         s_(carver_, longest, problem.head_dim) {}
 
   void Forward(const AttentionForward& op, const AttentionTask& task) {
-    const int64_t kv = task.kv_head;
-    PackB(Matrix(task.begin, p_.key(kv)), p_.row(), false, task.length, d_, s_.keys_by_head);
-    PackB(Matrix(task.begin, p_.value(kv)), p_.row(), true, d_, task.length, s_.values_by_head);
+    PackB(Keys(task), p_.k_stride, false, task.length, d_, s_.keys_by_head);
+    PackB(Values(task), p_.v_stride, true, d_, task.length, s_.values_by_head);
     ForEachBlock(task, kForwardQueries, [&](const Block& block) { ForwardBlock(op, task, block); });
   }
 
   void Backward(const AttentionBackward& op, const AttentionTask& task) {
     const int64_t kv = task.kv_head, padded = Padded(task.length);
-    const BFloat16* keys = Matrix(task.begin, p_.key(kv));
-    PackB(keys, p_.row(), true, d_, task.length, s_.keys_by_head);
-    PackRows(keys, p_.row(), task.length, padded, d_, DType::kBF16, s_.k);
-    PackRows(Matrix(task.begin, p_.value(kv)), p_.row(), task.length, padded, d_, DType::kBF16,
-             s_.v);
+    PackB(Keys(task), p_.k_stride, true, task.length, d_, s_.keys_by_head);
+    PackRows(Keys(task), p_.k_stride, task.length, padded, d_, DType::kBF16, s_.k);
+    PackRows(Values(task), p_.v_stride, task.length, padded, d_, DType::kBF16, s_.v);
     std::fill(s_.dk, s_.dk + padded * d_, 0.0f);
     std::fill(s_.dv, s_.dv + padded * d_, 0.0f);
     ForEachBlock(task, kBackwardQueries,
@@ -128,8 +125,14 @@ class Worker {
   }
 
  private:
-  const BFloat16* Matrix(int64_t token, int64_t column) const {
-    return static_cast<const BFloat16*>(p_.qkv) + token * p_.row() + column;
+  const BFloat16* Keys(const AttentionTask& task) const {
+    return static_cast<const BFloat16*>(p_.k) + task.begin * p_.k_stride + task.kv_head * d_;
+  }
+  const BFloat16* Values(const AttentionTask& task) const {
+    return static_cast<const BFloat16*>(p_.v) + task.begin * p_.v_stride + task.kv_head * d_;
+  }
+  const BFloat16* Queries(int64_t token, int64_t head) const {
+    return static_cast<const BFloat16*>(p_.q) + token * p_.q_stride + head * d_;
   }
 
   template <typename F>
@@ -137,8 +140,8 @@ class Worker {
     for (int64_t head = task.kv_head * p_.group(); head < (task.kv_head + 1) * p_.group(); ++head) {
       for (int64_t begin = 0; begin < task.length; begin += queries) {
         const Block block = {head, begin, std::min(queries, task.length - begin)};
-        PackRows(Matrix(task.begin + begin, p_.query(head)), p_.row(), block.rows,
-                 Padded(block.rows), d_, DType::kBF16, s_.q);
+        PackRows(Queries(task.begin + begin, head), p_.q_stride, block.rows, Padded(block.rows), d_,
+                 DType::kBF16, s_.q);
         function(block);
       }
     }
@@ -314,7 +317,7 @@ size_t AmxAttentionScratchBytes(int64_t longest, int64_t head_dim) {
 void RunAmxAttentionForward(const AttentionForward& op, absl::Span<const AttentionTask> tasks,
                             int64_t longest, std::byte* scratch) {
   const AmxTileRegisters registers;
-  const AttentionProblem problem = AttentionProblemOf(op);
+  const AttentionProblem problem(op.input);
   Worker worker(problem, longest, scratch);
   for (const AttentionTask& task : tasks) worker.Forward(op, task);
 }
@@ -322,7 +325,7 @@ void RunAmxAttentionForward(const AttentionForward& op, absl::Span<const Attenti
 void RunAmxAttentionBackward(const AttentionBackward& op, absl::Span<const AttentionTask> tasks,
                              int64_t longest, std::byte* scratch) {
   const AmxTileRegisters registers;
-  const AttentionProblem problem = AttentionProblemOf(op);
+  const AttentionProblem problem(op.input);
   Worker worker(problem, longest, scratch);
   for (const AttentionTask& task : tasks) worker.Backward(op, task);
 }

@@ -7,29 +7,23 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "engine/ops/ops.h"
 
 namespace millrace {
 
-// What both directions are given.
-struct AttentionProblem {
-  int64_t tokens, num_heads, num_kv_heads, head_dim;
-  absl::Span<const int32_t> boundaries;
-  float scale;
-  const void* qkv;
+// What both directions are given, and what follows from it.
+struct AttentionProblem : AttentionInput {
+  explicit AttentionProblem(const AttentionInput& input) : AttentionInput(input) {}
 
+  // Elements of a row of the fused gradient.
   int64_t row() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
   int64_t group() const { return num_heads / num_kv_heads; }
   int64_t output_row() const { return num_heads * head_dim; }
-  // Columns of the fused matrix where a head begins.
+  // Columns of the fused gradient where a head begins.
   int64_t query(int64_t head) const { return head * head_dim; }
   int64_t key(int64_t kv_head) const { return (num_heads + kv_head) * head_dim; }
   int64_t value(int64_t kv_head) const { return (num_heads + num_kv_heads + kv_head) * head_dim; }
 };
-
-template <typename Op>
-AttentionProblem AttentionProblemOf(const Op& op) {
-  return {op.tokens, op.num_heads, op.num_kv_heads, op.head_dim, op.boundaries, op.scale, op.qkv};
-}
 
 // INVALID_ARGUMENT unless heads and boundaries fit together.
 absl::Status CheckAttention(const AttentionProblem& problem);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstring>
 
 #include "engine/base/aligned_buffer.h"
 #include "engine/ops/cpu/activation_kernels.h"
@@ -26,6 +28,25 @@ absl::Status RunActivation(const CpuContext& context, const Activation& op) {
 absl::Status RunRotary(const CpuContext& context, const Rotary& op) {
   context.pool->ParallelFor(
       op.tokens, [&](int64_t begin, int64_t end) { RotaryRows(op, context.compute, begin, end); });
+  return absl::OkStatus();
+}
+
+absl::Status RunCopyRows(const CpuContext& context, const CopyRows& op) {
+  const DType type = context.compute;
+  context.pool->ParallelFor(op.rows, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::memcpy(At(op.target, row * op.target_stride, type),
+                  At(op.source, row * op.source_stride, type),
+                  static_cast<size_t>(op.width) * SizeOf(type));
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status RunSoftCap(const CpuContext& context, const SoftCap& op) {
+  context.pool->ParallelFor(op.count, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) op.x[i] = op.cap * std::tanh(op.x[i] / op.cap);
+  });
   return absl::OkStatus();
 }
 
@@ -75,6 +96,7 @@ class CpuOps final : public Ops {
     Enqueue(stream, op, RunNormBackward);
   }
   void Run(Stream& stream, const Rotary& op) override { Enqueue(stream, op, RunRotary); }
+  void Run(Stream& stream, const CopyRows& op) override { Enqueue(stream, op, RunCopyRows); }
   void Run(Stream& stream, const AttentionForward& op) override {
     Enqueue(stream, op, RunAttentionForward);
   }
@@ -82,6 +104,7 @@ class CpuOps final : public Ops {
     Enqueue(stream, op, RunAttentionBackward);
   }
   void Run(Stream& stream, const Activation& op) override { Enqueue(stream, op, RunActivation); }
+  void Run(Stream& stream, const SoftCap& op) override { Enqueue(stream, op, RunSoftCap); }
   void Run(Stream& stream, const LinearCrossEntropy& op) override {
     Enqueue(stream, op, RunLinearCrossEntropy);
   }

@@ -116,43 +116,45 @@ class Bench {
     for (int64_t i = 0; i < t; ++i) positions.push_back(static_cast<int32_t>(i % o_.sequence));
     if (!m_.gpt2) {
       auto* table = static_cast<float*>(Fill(2 * o_.sequence * m_.head_dim));
-      FillRotaryTable(o_.sequence, m_.head_dim, 10000, table);
+      FillRotaryTable({}, m_.head_dim, o_.sequence, o_.sequence, table);
       Time("rotary", 3 * m_.layers, 0, 2 * t * (query() + m_.kv_heads * m_.head_dim),
            Rotary{.tokens = t,
-                  .num_heads = m_.heads,
-                  .num_kv_heads = m_.kv_heads,
+                  .heads = m_.heads + m_.kv_heads,
                   .head_dim = m_.head_dim,
+                  .rotary_width = m_.head_dim,
                   .row_stride = qkv(),
                   .positions = positions.data(),
                   .cos_sin_table = table,
-                  .qkv = fused});
+                  .x = fused});
     }
+    const auto column = [&](int64_t elements) {
+      return static_cast<const std::byte*>(fused) + elements * SizeOf(o_.type);
+    };
+    const AttentionInput input = {.tokens = t,
+                                  .num_heads = m_.heads,
+                                  .num_kv_heads = m_.kv_heads,
+                                  .head_dim = m_.head_dim,
+                                  .boundaries = boundaries,
+                                  .scale = 0.125f,
+                                  .q = fused,
+                                  .k = column(query()),
+                                  .v = column(query() + m_.kv_heads * m_.head_dim),
+                                  .q_stride = qkv(),
+                                  .k_stride = qkv(),
+                                  .v_stride = qkv()};
     const double scores = 0.5 * static_cast<double>(t) * o_.sequence * query();
     Time("attention_forward", 2 * m_.layers, 4 * scores, 0,
-         AttentionForward{.tokens = t,
-                          .num_heads = m_.heads,
-                          .num_kv_heads = m_.kv_heads,
-                          .head_dim = m_.head_dim,
-                          .boundaries = boundaries,
-                          .scale = 0.125f,
-                          .qkv = fused,
-                          .output = attended,
-                          .log_sum_exp = lse});
+         AttentionForward{.input = input, .output = attended, .log_sum_exp = lse});
     Time("attention_backward", m_.layers, 10 * scores, 0,
-         AttentionBackward{.tokens = t,
-                           .num_heads = m_.heads,
-                           .num_kv_heads = m_.kv_heads,
-                           .head_dim = m_.head_dim,
-                           .boundaries = boundaries,
-                           .scale = 0.125f,
-                           .qkv = fused,
+         AttentionBackward{.input = input,
                            .output = attended,
                            .log_sum_exp = lse,
                            .doutput = dattended,
                            .dqkv = dfused});
 
     void *wide = Fill(t * mlp_in()), *active = Fill(t * m_.intermediate);
-    Activation activation{.kind = m_.gpt2 ? Activation::Kind::kGeluTanh : Activation::Kind::kSwiGlu,
+    Activation activation{.kind = m_.gpt2 ? ActivationKind::kGeluTanh : ActivationKind::kSilu,
+                          .gated = !m_.gpt2,
                           .tokens = t,
                           .width = m_.intermediate,
                           .x = wide,

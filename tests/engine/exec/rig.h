@@ -31,7 +31,8 @@ inline ModelSpec LlamaSpec(bool tied) {
   spec.num_layers = 3;
   spec.num_heads = 4;
   spec.num_kv_heads = 2;
-  spec.head_dim = 8;
+  spec.head_dim = spec.rotary_width = 8;
+  spec.attention_scale = 0.35;
   spec.intermediate_size = 48;
   spec.max_positions = 64;
   spec.tied_embeddings = tied;
@@ -46,7 +47,8 @@ inline ModelSpec Gpt2Spec() {
   spec.norm_bias = true;
   spec.position = PositionKind::kLearned;
   spec.attention_bias = spec.attention_output_bias = spec.mlp_bias = true;
-  spec.mlp = MlpKind::kGeluTanh;
+  spec.activation = ActivationKind::kGeluTanh;
+  spec.gated_mlp = false;
   return spec;
 }
 

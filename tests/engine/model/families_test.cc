@@ -58,9 +58,10 @@ TEST(ParseModelConfig, ReadsLlama) {
   EXPECT_EQ(spec->qkv_size(), 64 + 2 * 32);
   EXPECT_EQ(spec->norm, NormKind::kRmsNorm);
   EXPECT_EQ(spec->position, PositionKind::kRotary);
-  EXPECT_EQ(spec->mlp, MlpKind::kSwiGlu);
+  EXPECT_EQ(spec->activation, ActivationKind::kSilu);
+  EXPECT_TRUE(spec->gated_mlp);
   EXPECT_EQ(spec->norm_epsilon, 1e-6);
-  EXPECT_EQ(spec->rotary_theta, 10000.0);
+  EXPECT_EQ(spec->rotary.theta, 10000.0);
   EXPECT_FALSE(spec->tied_embeddings);
   EXPECT_FALSE(spec->norm_bias);
   EXPECT_FALSE(spec->attention_bias);
@@ -76,7 +77,8 @@ TEST(ParseModelConfig, ReadsGpt2) {
   EXPECT_EQ(spec->max_positions, 128);
   EXPECT_EQ(spec->norm, NormKind::kLayerNorm);
   EXPECT_EQ(spec->position, PositionKind::kLearned);
-  EXPECT_EQ(spec->mlp, MlpKind::kGeluTanh);
+  EXPECT_EQ(spec->activation, ActivationKind::kGeluTanh);
+  EXPECT_FALSE(spec->gated_mlp);
   EXPECT_TRUE(spec->norm_bias && spec->attention_bias && spec->attention_output_bias);
   EXPECT_TRUE(spec->mlp_bias && spec->tied_embeddings && spec->scaled_residual_init);
 }
@@ -116,7 +118,7 @@ TEST(ParseModelConfig, TakesPublishedConfigs) {
   const absl::StatusOr<ModelSpec> spec = ParseModelConfig(smollm2, std::nullopt);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->head_dim, 64);
-  EXPECT_EQ(spec->rotary_theta, 100000.0);
+  EXPECT_EQ(spec->rotary.theta, 100000.0);
   EXPECT_TRUE(spec->tied_embeddings);
 
   const json gpt2 = json::parse(R"({"activation_function": "gelu_new",
@@ -136,7 +138,7 @@ TEST(ParseModelConfig, ReadsRotaryParametersInTheNewerForm) {
       With(TinyLlama(), "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}});
   const absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, 257);
   ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->rotary_theta, 500000.0);
+  EXPECT_EQ(spec->rotary.theta, 500000.0);
   EXPECT_THAT(ProblemOf(With(config, "rope_theta", 10000.0)),
               HasSubstr("rope_parameters.rope_theta: 500000 differs from rope_theta (10000)"));
   EXPECT_THAT(ProblemOf(With(TinyLlama(), "rope_parameters",

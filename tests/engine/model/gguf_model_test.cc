@@ -116,7 +116,7 @@ TEST(GgufModel, ReadsIntoTheHostsState) {
   EXPECT_EQ(spec->head_dim, 6);
   EXPECT_EQ(spec->num_kv_heads, 2);
   EXPECT_EQ(spec->norm_epsilon, 1e-5);
-  EXPECT_EQ(spec->rotary_theta, 500000.0);
+  EXPECT_EQ(spec->rotary.theta, 500000.0);
   ThreadPool threads(2);
   const auto state =
       HostState::Create(MakeSlabLayouts(*spec), Recipe::kFull, DType::kBF16, threads);

@@ -24,7 +24,7 @@ ModelSpec SpecOf(const Case& c) {
   spec.hidden_size = 48;
   spec.num_layers = 1;
   spec.num_heads = spec.num_kv_heads = 3;
-  spec.head_dim = 16;
+  spec.head_dim = spec.rotary_width = 16;
   spec.intermediate_size = 64;
   spec.max_positions = 8;
   spec.norm = c.layer_norm ? NormKind::kLayerNorm : NormKind::kRmsNorm;

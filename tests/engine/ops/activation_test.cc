@@ -10,18 +10,23 @@
 namespace millrace {
 namespace {
 
-using Kind = Activation::Kind;
+struct Function {
+  ActivationKind kind;
+  bool gated;
+};
+constexpr Function kSwiGlu = {ActivationKind::kSilu, true};
+constexpr Function kGeluTanh = {ActivationKind::kGeluTanh, false};
 
 double Gelu(double x) {
   return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
 // y of one row's elements; a SwiGLU row is gates, then ups.
-Doubles Activate(Kind kind, int64_t tokens, int64_t width, const Doubles& x) {
+Doubles Activate(const Function& function, int64_t tokens, int64_t width, const Doubles& x) {
   Doubles y(tokens * width);
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t i = 0; i < width; ++i) {
-      if (kind == Kind::kGeluTanh) {
+      if (!function.gated) {
         y[t * width + i] = Gelu(x[t * width + i]);
       } else {
         const double gate = x[t * 2 * width + i], up = x[t * 2 * width + width + i];
@@ -33,10 +38,10 @@ Doubles Activate(Kind kind, int64_t tokens, int64_t width, const Doubles& x) {
 }
 
 // Elements do not mix, so differences of all at once give each one's derivative.
-Doubles Differentiate(Kind kind, int64_t tokens, int64_t width, const Doubles& x,
+Doubles Differentiate(const Function& function, int64_t tokens, int64_t width, const Doubles& x,
                       const Doubles& dy) {
   const double step = 1e-5;
-  const int64_t parts = kind == Kind::kSwiGlu ? 2 : 1;
+  const int64_t parts = function.gated ? 2 : 1;
   Doubles dx(x.size());
   for (int64_t part = 0; part < parts; ++part) {
     Doubles above = x, below = x;
@@ -45,8 +50,8 @@ Doubles Differentiate(Kind kind, int64_t tokens, int64_t width, const Doubles& x
       above[at] += step;
       below[at] -= step;
     }
-    const Doubles y1 = Activate(kind, tokens, width, above);
-    const Doubles y0 = Activate(kind, tokens, width, below);
+    const Doubles y1 = Activate(function, tokens, width, above);
+    const Doubles y0 = Activate(function, tokens, width, below);
     for (int64_t i = 0; i < tokens * width; ++i) {
       dx[i / width * parts * width + part * width + i % width] =
           dy[i] * (y1[i] - y0[i]) / (2 * step);
@@ -59,26 +64,30 @@ struct Sizes {
   int64_t tokens, width;
 };
 
-class ActivationTest : public testing::TestWithParam<std::tuple<DType, int, Kind, Sizes>> {};
+class ActivationTest : public testing::TestWithParam<std::tuple<DType, int, Function, Sizes>> {};
 
 TEST_P(ActivationTest, MatchesReferenceForwardAndBackward) {
-  const auto [type, threads, kind, sizes] = GetParam();
+  const auto [type, threads, function, sizes] = GetParam();
   const auto [tokens, width] = sizes;
-  const int64_t in = kind == Kind::kSwiGlu ? 2 * width : width;
+  const int64_t in = function.gated ? 2 * width : width;
   Tensor x(type, RandomDoubles(tokens * in, 1, 6));
   const Tensor dy(type, RandomDoubles(tokens * width, 2));
-  const Doubles want = Activate(kind, tokens, width, x.values());
-  const Doubles want_dx = Differentiate(kind, tokens, width, x.values(), dy.values());
+  const Doubles want = Activate(function, tokens, width, x.values());
+  const Doubles want_dx = Differentiate(function, tokens, width, x.values(), dy.values());
   const Tolerance tolerance = RoundingOf(type, type == DType::kBF16 ? 1e-3 : 16);
 
   Rig rig(type, threads, {.tokens = tokens});
   Tensor y(type, tokens * width), again(type, tokens * width), dx(type, tokens * in);
-  ASSERT_TRUE(
-      rig.Run(Activation{
-                  .kind = kind, .tokens = tokens, .width = width, .x = x.data(), .y = y.data()})
-          .ok());
+  ASSERT_TRUE(rig.Run(Activation{.kind = function.kind,
+                                 .gated = function.gated,
+                                 .tokens = tokens,
+                                 .width = width,
+                                 .x = x.data(),
+                                 .y = y.data()})
+                  .ok());
   ExpectClose(y.values(), want, tolerance, "y");
-  ASSERT_TRUE(rig.Run(Activation{.kind = kind,
+  ASSERT_TRUE(rig.Run(Activation{.kind = function.kind,
+                                 .gated = function.gated,
                                  .tokens = tokens,
                                  .width = width,
                                  .x = x.data(),
@@ -88,7 +97,8 @@ TEST_P(ActivationTest, MatchesReferenceForwardAndBackward) {
                   .ok());
   ExpectClose(dx.values(), want_dx, tolerance, "dx");
   EXPECT_EQ(again.bytes(), y.bytes());
-  ASSERT_TRUE(rig.Run(Activation{.kind = kind,
+  ASSERT_TRUE(rig.Run(Activation{.kind = function.kind,
+                                 .gated = function.gated,
                                  .tokens = tokens,
                                  .width = width,
                                  .x = x.data(),
@@ -101,7 +111,7 @@ TEST_P(ActivationTest, MatchesReferenceForwardAndBackward) {
 INSTANTIATE_TEST_SUITE_P(
     Sizes, ActivationTest,
     testing::Combine(testing::ValuesIn(ComputeTypes()), testing::Values(1, 2, 3),
-                     testing::Values(Kind::kSwiGlu, Kind::kGeluTanh),
+                     testing::Values(kSwiGlu, kGeluTanh),
                      testing::Values(Sizes{1, 1}, Sizes{3, 17}, Sizes{17, 80}, Sizes{130, 257})));
 
 TEST(ActivationExtremesTest, HugeInputsSaturateAndNanStays) {
@@ -111,7 +121,8 @@ TEST(ActivationExtremesTest, HugeInputsSaturateAndNanStays) {
     Tensor x(type, values), y(type, count), dx(type, count);
     const Tensor dy(type, Doubles(values.size(), 1));
     Rig rig(type, 1, {});
-    ASSERT_TRUE(rig.Run(Activation{.kind = Kind::kGeluTanh,
+    ASSERT_TRUE(rig.Run(Activation{.kind = ActivationKind::kGeluTanh,
+                                   .gated = false,
                                    .tokens = 1,
                                    .width = count,
                                    .x = x.data(),
@@ -138,7 +149,7 @@ TEST_P(RotaryTest, TurnsPairsAndBack) {
   const int64_t tokens = 17, heads = 4, kv_heads = 2, max_positions = 40;
   const int64_t row = (heads + 2 * kv_heads) * head_dim;
   std::vector<float> table(max_positions * head_dim);
-  FillRotaryTable(max_positions, head_dim, 10000, table.data());
+  FillRotaryTable({}, head_dim, max_positions, max_positions, table.data());
   std::vector<int32_t> positions(tokens);
   for (int64_t t = 0; t < tokens; ++t) positions[t] = static_cast<int32_t>(t * 7 % max_positions);
   Tensor qkv(type, RandomDoubles(tokens * row, 1));
@@ -157,13 +168,13 @@ TEST_P(RotaryTest, TurnsPairsAndBack) {
   }
   Rig rig(type, threads, {});
   Rotary op{.tokens = tokens,
-            .num_heads = heads,
-            .num_kv_heads = kv_heads,
+            .heads = heads + kv_heads,
             .head_dim = head_dim,
+            .rotary_width = head_dim,
             .row_stride = row,
             .positions = positions.data(),
             .cos_sin_table = table.data(),
-            .qkv = qkv.data()};
+            .x = qkv.data()};
   ASSERT_TRUE(rig.Run(op).ok());
   ExpectClose(qkv.values(), want, RoundingOf(type, 2), "turned");
   op.backward = true;

@@ -81,6 +81,24 @@ struct Result {
   std::string bytes;
 };
 
+// q, k and v of a fused matrix.
+AttentionInput InputOf(const Case& c, const Tensor& qkv) {
+  const auto* data = static_cast<const std::byte*>(qkv.data());
+  const auto size = static_cast<int64_t>(SizeOf(qkv.type()));
+  return {.tokens = c.tokens(),
+          .num_heads = c.num_heads,
+          .num_kv_heads = c.num_kv_heads,
+          .head_dim = c.head_dim,
+          .boundaries = c.boundaries,
+          .scale = static_cast<float>(c.scale()),
+          .q = data,
+          .k = data + c.num_heads * c.head_dim * size,
+          .v = data + (c.num_heads + c.num_kv_heads) * c.head_dim * size,
+          .q_stride = c.row(),
+          .k_stride = c.row(),
+          .v_stride = c.row()};
+}
+
 Result RunBoth(const Case& c, DType type, int threads, const Tensor& qkv, const Tensor& doutput) {
   int64_t longest = 0;
   for (size_t i = 0; i + 1 < c.boundaries.size(); ++i) {
@@ -95,23 +113,11 @@ Result RunBoth(const Case& c, DType type, int threads, const Tensor& qkv, const 
   Tensor output(type, c.tokens() * c.output_row());
   Tensor log_sum_exp(DType::kF32, c.num_heads * c.tokens());
   Tensor dqkv(type, c.tokens() * c.row());
-  EXPECT_TRUE(rig.Run(AttentionForward{.tokens = c.tokens(),
-                                       .num_heads = c.num_heads,
-                                       .num_kv_heads = c.num_kv_heads,
-                                       .head_dim = c.head_dim,
-                                       .boundaries = c.boundaries,
-                                       .scale = static_cast<float>(c.scale()),
-                                       .qkv = qkv.data(),
+  EXPECT_TRUE(rig.Run(AttentionForward{.input = InputOf(c, qkv),
                                        .output = output.data(),
                                        .log_sum_exp = log_sum_exp.as<float>()})
                   .ok());
-  EXPECT_TRUE(rig.Run(AttentionBackward{.tokens = c.tokens(),
-                                        .num_heads = c.num_heads,
-                                        .num_kv_heads = c.num_kv_heads,
-                                        .head_dim = c.head_dim,
-                                        .boundaries = c.boundaries,
-                                        .scale = static_cast<float>(c.scale()),
-                                        .qkv = qkv.data(),
+  EXPECT_TRUE(rig.Run(AttentionBackward{.input = InputOf(c, qkv),
                                         .output = output.data(),
                                         .log_sum_exp = log_sum_exp.as<float>(),
                                         .doutput = doutput.data(),
@@ -185,23 +191,17 @@ TEST(AttentionErrorsTest, BadBoundariesAndHeadsAreRefused) {
           {.tokens = 4, .num_heads = 3, .num_kv_heads = 2, .head_dim = 8, .longest_document = 4});
   Tensor x(DType::kF32, Doubles(4 * 7 * 8)), lse(DType::kF32, 12);
   const std::vector<int32_t> whole = {0, 4}, beyond = {0, 5};
-  AttentionForward op{.tokens = 4,
-                      .num_heads = 3,
-                      .num_kv_heads = 2,
-                      .head_dim = 8,
-                      .boundaries = whole,
-                      .scale = 1,
-                      .qkv = x.data(),
-                      .output = x.data(),
-                      .log_sum_exp = lse.as<float>()};
+  const Case shape{"", 3, 2, 8, {0, 4}};
+  AttentionForward op{
+      .input = InputOf(shape, x), .output = x.data(), .log_sum_exp = lse.as<float>()};
   EXPECT_EQ(rig.Run(op).code(), absl::StatusCode::kInvalidArgument);
   Rig other(DType::kF32, 1, {});
-  op.num_kv_heads = 3;
-  op.boundaries = beyond;
+  op.input.num_kv_heads = 3;
+  op.input.boundaries = beyond;
   EXPECT_EQ(other.Run(op).code(), absl::StatusCode::kInvalidArgument);
   Rig small(DType::kF32, 1, {.longest_document = 1, .token_chunk = 0});
   small.ops->SetWorkspace(nullptr, 0);
-  op.boundaries = whole;
+  op.input.boundaries = whole;
   EXPECT_EQ(small.Run(op).code(), absl::StatusCode::kResourceExhausted);
 }
 

@@ -16,7 +16,7 @@ ModelSpec Model() {
   model.num_kv_heads = 2;
   model.head_dim = 4;
   model.intermediate_size = 32;
-  model.mlp = MlpKind::kSwiGlu;
+  model.gated_mlp = true;
   return model;
 }
 
