@@ -21,15 +21,21 @@ enum class Fill : uint8_t { kZeros, kOnes, kNormal, kNormalResidual };
 Fill FillOf(TensorRole role) {
   switch (role) {
     case TensorRole::kAttentionNorm:
+    case TensorRole::kQueryNorm:
+    case TensorRole::kKeyNorm:
+    case TensorRole::kAttentionPostNorm:
     case TensorRole::kMlpNorm:
+    case TensorRole::kMlpPostNorm:
     case TensorRole::kFinalNorm:
       return Fill::kOnes;
     case TensorRole::kAttentionNormBias:
     case TensorRole::kQkvBias:
     case TensorRole::kAttentionOutputBias:
+    case TensorRole::kAttentionPostNormBias:
     case TensorRole::kMlpNormBias:
     case TensorRole::kMlpInBias:
     case TensorRole::kMlpOutBias:
+    case TensorRole::kMlpPostNormBias:
     case TensorRole::kFinalNormBias:
       return Fill::kZeros;
     case TensorRole::kAttentionOutput:
@@ -58,7 +64,7 @@ void InitializeSlab(const ModelSpec& spec, const SlabLayout& layout, uint64_t se
     if (fill == Fill::kZeros) continue;
     absl::Span<float> values = slab.subspan(tensor.offset, tensor.count());
     if (fill == Fill::kOnes) {
-      std::fill(values.begin(), values.end(), 1.0f);
+      std::fill(values.begin(), values.end(), spec.norm_plus_one ? 0.0f : 1.0f);
       continue;
     }
     double deviation = spec.initializer_range;

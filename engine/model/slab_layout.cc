@@ -5,70 +5,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
+#include "engine/model/tensor_names.h"
 
 namespace millrace {
 namespace {
 
 constexpr int64_t kTensorAlignment = 32;    // elements
 constexpr int64_t kSlabGranularity = 2048;  // elements
-
-// What a family calls the modules behind a role; "{}" is the block's number. The weight is
-// NAME.weight, the bias NAME.bias.
-struct ModuleNames {
-  TensorRole role;
-  std::vector<absl::string_view> names;  // q, k, v; gate, up; or one for all
-  bool transposed = false;
-};
-
-struct NamingScheme {
-  absl::string_view model_type;
-  std::vector<ModuleNames> modules;
-};
-
-const std::vector<NamingScheme>& NamingSchemes() {
-  static const auto* schemes = new std::vector<NamingScheme>{
-      {"llama",
-       {
-           {TensorRole::kTokenEmbedding, {"model.embed_tokens"}},
-           {TensorRole::kPositionEmbedding, {"model.embed_positions"}},
-           {TensorRole::kAttentionNorm, {"model.layers.{}.input_layernorm"}},
-           {TensorRole::kQkv,
-            {"model.layers.{}.self_attn.q_proj", "model.layers.{}.self_attn.k_proj",
-             "model.layers.{}.self_attn.v_proj"}},
-           {TensorRole::kAttentionOutput, {"model.layers.{}.self_attn.o_proj"}},
-           {TensorRole::kMlpNorm, {"model.layers.{}.post_attention_layernorm"}},
-           {TensorRole::kMlpIn, {"model.layers.{}.mlp.gate_proj", "model.layers.{}.mlp.up_proj"}},
-           {TensorRole::kMlpOut, {"model.layers.{}.mlp.down_proj"}},
-           {TensorRole::kFinalNorm, {"model.norm"}},
-           {TensorRole::kOutputProjection, {"lm_head"}},
-       }},
-      {"gpt2",
-       {
-           {TensorRole::kTokenEmbedding, {"transformer.wte"}},
-           {TensorRole::kPositionEmbedding, {"transformer.wpe"}},
-           {TensorRole::kAttentionNorm, {"transformer.h.{}.ln_1"}},
-           {TensorRole::kQkv, {"transformer.h.{}.attn.c_attn"}, true},
-           {TensorRole::kAttentionOutput, {"transformer.h.{}.attn.c_proj"}, true},
-           {TensorRole::kMlpNorm, {"transformer.h.{}.ln_2"}},
-           {TensorRole::kMlpIn, {"transformer.h.{}.mlp.c_fc"}, true},
-           {TensorRole::kMlpOut, {"transformer.h.{}.mlp.c_proj"}, true},
-           {TensorRole::kFinalNorm, {"transformer.ln_f"}},
-           {TensorRole::kOutputProjection, {"lm_head"}},
-       }},
-  };
-  return *schemes;
-}
-
-const ModuleNames& NamesOf(absl::string_view model_type, TensorRole role) {
-  const NamingScheme* scheme = &NamingSchemes().front();
-  for (const NamingScheme& candidate : NamingSchemes()) {
-    if (candidate.model_type == model_type) scheme = &candidate;
-  }
-  for (const ModuleNames& module : scheme->modules) {
-    if (module.role == role) return module;
-  }
-  return scheme->modules.front();
-}
 
 // Adds tensors to one slab, one after the other.
 class SlabBuilder {
@@ -85,8 +28,11 @@ class SlabBuilder {
   void AddBias(TensorRole role, TensorRole module, const std::vector<int64_t>& part_rows) {
     Add(role, module, ".bias", part_rows, 1, /*decay=*/false);
   }
+  void AddVector(TensorRole role, int64_t width) {
+    Add(role, role, ".weight", {width}, 1, /*decay=*/false);
+  }
   void AddNorm(TensorRole role, TensorRole bias_role) {
-    Add(role, role, ".weight", {spec_.hidden_size}, 1, /*decay=*/false);
+    AddVector(role, spec_.hidden_size);
     if (spec_.norm_bias) AddBias(bias_role, role, {spec_.hidden_size});
   }
 
@@ -102,11 +48,13 @@ class SlabBuilder {
 
   void Add(TensorRole role, TensorRole module, absl::string_view suffix,
            const std::vector<int64_t>& part_rows, int64_t columns, bool decay) {
-    const ModuleNames& names = NamesOf(spec_.model_type, module);
+    const ModuleNames& names = ModuleNamesOf(spec_.model_type, module);
     TensorLayout tensor{role, 0, columns, RoundUp(end_, kTensorAlignment), decay, {}};
     const bool transposed = names.transposed && IsMatrix(role);
     for (int64_t rows : part_rows) tensor.rows += rows;
-    if (names.names.size() == part_rows.size()) {
+    if (names.order == RowOrder::kByHead) {
+      tensor.parts = PartsByHead(FullName(names.names.front(), suffix));
+    } else if (names.names.size() == part_rows.size()) {
       int64_t first_row = 0;
       for (size_t i = 0; i < part_rows.size(); ++i) {
         tensor.parts.push_back(
@@ -118,6 +66,21 @@ class SlabBuilder {
     }
     end_ = tensor.offset + tensor.count();
     slab_.tensors.push_back(std::move(tensor));
+  }
+
+  // Of a fused projection with as many key/value heads as heads.
+  std::vector<TensorPart> PartsByHead(const std::string& name) const {
+    std::vector<TensorPart> parts;
+    for (int64_t kind = 0; kind < 3; ++kind) {
+      for (int64_t head = 0; head < spec_.num_heads; ++head) {
+        parts.push_back({.name = name,
+                         .first_row = kind * spec_.query_size() + head * spec_.head_dim,
+                         .rows = spec_.head_dim,
+                         .row_in_file = (3 * head + kind) * spec_.head_dim,
+                         .rows_in_file = 3 * spec_.query_size()});
+      }
+    }
+    return parts;
   }
 
   std::string FullName(absl::string_view name, absl::string_view suffix) const {
@@ -144,18 +107,27 @@ SlabLayout MakeBlock(const ModelSpec& spec, int64_t index) {
   const std::vector<int64_t> hidden = {spec.hidden_size};
 
   SlabBuilder slab(spec, UnitKind::kBlock, index);
-  slab.AddNorm(TensorRole::kAttentionNorm, TensorRole::kAttentionNormBias);
+  if (spec.norm_before) slab.AddNorm(TensorRole::kAttentionNorm, TensorRole::kAttentionNormBias);
   slab.AddMatrix(TensorRole::kQkv, qkv, spec.hidden_size);
   if (spec.attention_bias) slab.AddBias(TensorRole::kQkvBias, TensorRole::kQkv, qkv);
+  if (spec.query_key_norm != QueryKeyNorm::kNone) {
+    const bool whole = spec.query_key_norm == QueryKeyNorm::kWhole;
+    slab.AddVector(TensorRole::kQueryNorm, whole ? spec.query_size() : spec.head_dim);
+    slab.AddVector(TensorRole::kKeyNorm, whole ? spec.kv_size() : spec.head_dim);
+  }
   slab.AddMatrix(TensorRole::kAttentionOutput, hidden, spec.query_size());
   if (spec.attention_output_bias) {
     slab.AddBias(TensorRole::kAttentionOutputBias, TensorRole::kAttentionOutput, hidden);
   }
-  slab.AddNorm(TensorRole::kMlpNorm, TensorRole::kMlpNormBias);
+  if (spec.norm_after) {
+    slab.AddNorm(TensorRole::kAttentionPostNorm, TensorRole::kAttentionPostNormBias);
+  }
+  if (spec.norm_before) slab.AddNorm(TensorRole::kMlpNorm, TensorRole::kMlpNormBias);
   slab.AddMatrix(TensorRole::kMlpIn, mlp_in, spec.hidden_size);
   if (spec.mlp_bias) slab.AddBias(TensorRole::kMlpInBias, TensorRole::kMlpIn, mlp_in);
   slab.AddMatrix(TensorRole::kMlpOut, hidden, spec.intermediate_size);
   if (spec.mlp_bias) slab.AddBias(TensorRole::kMlpOutBias, TensorRole::kMlpOut, hidden);
+  if (spec.norm_after) slab.AddNorm(TensorRole::kMlpPostNorm, TensorRole::kMlpPostNormBias);
   return slab.Finish();
 }
 

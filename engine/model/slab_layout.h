@@ -22,18 +22,24 @@ namespace millrace {
 enum class TensorRole : uint8_t {
   kTokenEmbedding,     // [vocab, hidden]
   kPositionEmbedding,  // [max_positions, hidden]
-  kAttentionNorm,      // [hidden]; all norms have a bias role beside them
+  kAttentionNorm,      // [hidden], before attention; norms of [hidden] have a bias role beside them
   kAttentionNormBias,
   kQkv,              // [qkv, hidden]
   kQkvBias,          // [qkv]
+  kQueryNorm,        // [head_dim], or [query] when of the whole projection
+  kKeyNorm,          // [head_dim], or [kv]
   kAttentionOutput,  // [hidden, query]
   kAttentionOutputBias,
+  kAttentionPostNorm,  // of what attention adds to the residual
+  kAttentionPostNormBias,
   kMlpNorm,
   kMlpNormBias,
   kMlpIn,  // [mlp_in, hidden]
   kMlpInBias,
   kMlpOut,  // [hidden, intermediate]
   kMlpOutBias,
+  kMlpPostNorm,  // of what the MLP adds to the residual
+  kMlpPostNormBias,
   kFinalNorm,
   kFinalNormBias,
   kOutputProjection,  // [vocab, hidden]; absent when tied
