@@ -59,7 +59,7 @@ absl::Status RunNormBackward(const CpuContext& context, const NormBackward& op) 
 
 size_t NormWorkspaceBytes(const OpsLimits& limits, int threads) {
   WorkspaceCarver carver(nullptr);
-  Scratch scratch(carver, std::max(limits.hidden, limits.head_dim), threads);
+  Scratch scratch(carver, std::max({limits.hidden, limits.query, limits.head_dim}), threads);
   return carver.used();
 }
 

@@ -14,6 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
+HWY_INLINE int64_t StrideOr(int64_t stride, int64_t row) { return stride > 0 ? stride : row; }
+
 // mean(x)
 template <typename T>
 float RowMean(const T* x, size_t width) {
@@ -58,16 +60,29 @@ float RowVariance(const T* x, size_t width, float mean) {
   return Sum(d, hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3))) / static_cast<float>(width);
 }
 
+// What a row is multiplied with: the weight, or 1 + weight.
+template <typename T>
+HWY_INLINE VF LoadWeight(DF d, const T* p, size_t count, bool plus_one) {
+  const auto weight = Load(d, p, count);
+  return plus_one ? hn::Add(weight, hn::Set(d, 1.0f)) : weight;
+}
+
 template <typename T>
 void ForwardImpl(const NormForward& op, int64_t begin, int64_t end) {
   const DF d;
   const size_t lanes = hn::Lanes(d);
   const size_t width = op.width;
+  const int64_t row = op.groups * op.width;
+  const int64_t x_stride = StrideOr(op.x_stride, row), y_stride = StrideOr(op.y_stride, row);
   const T* weight = static_cast<const T*>(op.weight);
   const T* bias = static_cast<const T*>(op.bias);
-  for (int64_t token = begin; token < end; ++token) {
-    const T* x = static_cast<const T*>(op.x) + token * op.width;
-    T* y = static_cast<T*>(op.y) + token * op.width;
+  for (int64_t segment = begin * op.groups; segment < end * op.groups; ++segment) {
+    const int64_t token = segment / op.groups, column = segment % op.groups * op.width;
+    const T* x = static_cast<const T*>(op.x) + token * x_stride + column;
+    const T* residual = op.residual == nullptr
+                            ? nullptr
+                            : static_cast<const T*>(op.residual) + token * row + column;
+    T* y = static_cast<T*>(op.y) + token * y_stride + column;
     const float mean = op.layer_norm ? RowMean(x, width) : 0.0f;
     const float rstd =
         1.0f / std::sqrt(RowVariance(x, width, mean) + static_cast<float>(op.epsilon));
@@ -75,12 +90,13 @@ void ForwardImpl(const NormForward& op, int64_t begin, int64_t end) {
     for (size_t i = 0; i < width; i += lanes) {
       const size_t left = width - i;
       const auto normalized = hn::Mul(hn::Sub(Load(d, x + i, left), mean_v), rstd_v);
-      auto result = hn::Mul(normalized, Load(d, weight + i, left));
+      auto result = hn::Mul(normalized, LoadWeight(d, weight + i, left, op.plus_one));
       if (bias != nullptr) result = hn::Add(result, Load(d, bias + i, left));
+      if (residual != nullptr) result = hn::Add(result, Load(d, residual + i, left));
       Store(result, d, y + i, left);
     }
-    if (op.mean != nullptr) op.mean[token] = mean;
-    op.rstd[token] = rstd;
+    if (op.mean != nullptr) op.mean[segment] = mean;
+    op.rstd[segment] = rstd;
   }
 }
 
@@ -92,21 +108,26 @@ void BackwardImpl(const NormBackward& op, int64_t begin, int64_t end, float* dwe
   const DF d;
   const size_t lanes = hn::Lanes(d);
   const size_t width = op.width;
+  const int64_t row = op.groups * op.width;
+  const int64_t x_stride = StrideOr(op.x_stride, row);
+  const int64_t dy_stride = StrideOr(op.dy_stride, row), dx_stride = StrideOr(op.dx_stride, row);
   const T* weight = static_cast<const T*>(op.weight);
-  for (int64_t token = begin; token < end; ++token) {
-    const T* x = static_cast<const T*>(op.x) + token * op.width;
-    const T* dy = static_cast<const T*>(op.dy) + token * op.width;
-    const T* residual =
-        op.residual == nullptr ? nullptr : static_cast<const T*>(op.residual) + token * op.width;
-    T* dx = static_cast<T*>(op.dx) + token * op.width;
-    const auto mean = hn::Set(d, op.layer_norm ? op.mean[token] : 0.0f);
-    const auto rstd = hn::Set(d, op.rstd[token]);
+  for (int64_t segment = begin * op.groups; segment < end * op.groups; ++segment) {
+    const int64_t token = segment / op.groups, column = segment % op.groups * op.width;
+    const T* x = static_cast<const T*>(op.x) + token * x_stride + column;
+    const T* dy = static_cast<const T*>(op.dy) + token * dy_stride + column;
+    const T* residual = op.residual == nullptr
+                            ? nullptr
+                            : static_cast<const T*>(op.residual) + token * row + column;
+    T* dx = static_cast<T*>(op.dx) + token * dx_stride + column;
+    const auto mean = hn::Set(d, op.layer_norm ? op.mean[segment] : 0.0f);
+    const auto rstd = hn::Set(d, op.rstd[segment]);
     auto g_sum = hn::Zero(d), gx_sum = hn::Zero(d);
     for (size_t i = 0; i < width; i += lanes) {
       const size_t left = width - i;
       const auto normalized = hn::Mul(hn::Sub(Load(d, x + i, left), mean), rstd);
       const auto dy_v = Load(d, dy + i, left);  // zero past the end, and so are the products
-      const auto g = hn::Mul(dy_v, Load(d, weight + i, left));
+      const auto g = hn::Mul(dy_v, LoadWeight(d, weight + i, left, op.plus_one));
       g_sum = hn::Add(g_sum, g);
       gx_sum = hn::MulAdd(g, normalized, gx_sum);
       if (dweight != nullptr) {
@@ -121,7 +142,7 @@ void BackwardImpl(const NormBackward& op, int64_t begin, int64_t end, float* dwe
     for (size_t i = 0; i < width; i += lanes) {
       const size_t left = width - i;
       const auto normalized = hn::Mul(hn::Sub(Load(d, x + i, left), mean), rstd);
-      const auto g = hn::Mul(Load(d, dy + i, left), Load(d, weight + i, left));
+      const auto g = hn::Mul(Load(d, dy + i, left), LoadWeight(d, weight + i, left, op.plus_one));
       auto result = hn::Mul(rstd, hn::NegMulAdd(normalized, gx_mean, hn::Sub(g, g_mean_v)));
       if (residual != nullptr) result = hn::Add(result, Load(d, residual + i, left));
       Store(result, d, dx + i, left);

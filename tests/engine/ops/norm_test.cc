@@ -1,3 +1,4 @@
+#include <cctype>
 #include <cmath>
 #include <string>
 #include <tuple>
@@ -128,6 +129,139 @@ INSTANTIATE_TEST_SUITE_P(
     Sizes, NormTest,
     testing::Combine(testing::ValuesIn(ComputeTypes()), testing::Values(1, 2, 3), testing::Bool(),
                      testing::Values(Sizes{1, 8}, Sizes{3, 17}, Sizes{17, 80}, Sizes{130, 768})));
+
+// A norm of segments of fused rows, as families have them.
+struct Variant {
+  const char* name;
+  bool layer_norm, plus_one, with_residual;
+  int64_t tokens, width, groups, padding;  // elements of other matrices after each row
+};
+
+// Segments of padded rows, one after the other.
+Doubles SegmentsOf(const Doubles& rows, const Variant& v) {
+  const int64_t row = v.groups * v.width;
+  Doubles segments(v.tokens * row);
+  for (int64_t i = 0; i < v.tokens * row; ++i) {
+    segments[i] = rows[i / row * (row + v.padding) + i % row];
+  }
+  return segments;
+}
+
+// `rows` with other segments.
+Doubles WithSegments(Doubles rows, const Doubles& segments, const Variant& v) {
+  const int64_t row = v.groups * v.width;
+  for (int64_t i = 0; i < v.tokens * row; ++i) {
+    rows[i / row * (row + v.padding) + i % row] = segments[i];
+  }
+  return rows;
+}
+
+class NormVariantTest : public testing::TestWithParam<std::tuple<DType, int, Variant>> {};
+
+TEST_P(NormVariantTest, NormalizesSegmentsOfRowsInPlace) {
+  const auto [type, threads, v] = GetParam();
+  const int64_t segments = v.tokens * v.groups, stride = v.groups * v.width + v.padding;
+  const Tensor x(type, RandomDoubles(v.tokens * stride, 1, 2, 0.5));
+  const Tensor weight(type, RandomDoubles(v.width, 2, 0.5, v.plus_one ? 0 : 1));
+  const Tensor bias(type, RandomDoubles(v.width, 3));
+  const Tensor dy(type, RandomDoubles(v.tokens * stride, 4));
+  const Tensor residual(type, RandomDoubles(segments * v.width, 5));
+  Doubles factors = weight.values();
+  for (double& factor : factors) factor += v.plus_one ? 1 : 0;
+  const Reference want =
+      Normalize(v.layer_norm, segments, v.width, SegmentsOf(x.values(), v), factors,
+                v.layer_norm ? bias.values() : Doubles(), SegmentsOf(dy.values(), v));
+  Doubles want_y = want.y, want_dx = want.dx;
+  const Doubles residual_values = residual.values();
+  for (size_t i = 0; v.with_residual && i < want_y.size(); ++i) {
+    want_y[i] += residual_values[i];
+    want_dx[i] += residual_values[i];
+  }
+
+  // The limits of a model whose hidden size is less than its projection of queries.
+  Rig rig(type, threads, {.tokens = v.tokens, .hidden = 8, .query = v.groups * v.width});
+  const Tolerance tolerance = RoundingOf(type, type == DType::kBF16 ? 0.1 : 16);
+  const Tolerance sums = RoundingOf(DType::kF32, 64);
+  Tensor y(type, x.values()), mean(DType::kF32, segments), rstd(DType::kF32, segments);
+  NormForward forward{.layer_norm = v.layer_norm,
+                      .plus_one = v.plus_one,
+                      .tokens = v.tokens,
+                      .width = v.width,
+                      .groups = v.groups,
+                      .epsilon = kEpsilon,
+                      .x = y.data(),
+                      .x_stride = stride,
+                      .weight = weight.data(),
+                      .bias = v.layer_norm ? bias.data() : nullptr,
+                      .residual = v.with_residual ? residual.data() : nullptr,
+                      .y = y.data(),
+                      .y_stride = stride,
+                      .mean = v.layer_norm ? mean.as<float>() : nullptr,
+                      .rstd = rstd.as<float>()};
+  ASSERT_TRUE(rig.Run(forward).ok());
+  ExpectClose(SegmentsOf(y.values(), v), want_y, tolerance, "y");
+  ExpectClose(rstd.values(), want.rstd, RoundingOf(DType::kF32, 8), "rstd");
+  EXPECT_EQ(WithSegments(y.values(), SegmentsOf(x.values(), v), v), x.values()) << "beside y";
+
+  // Apart, without strides, and where there is a residual in its place: the same.
+  Tensor dense(type, residual.values(), 192);
+  forward.x = x.data();
+  forward.residual = v.with_residual ? dense.data() : nullptr;
+  forward.y = dense.data();
+  forward.y_stride = 0;
+  ASSERT_TRUE(rig.Run(forward).ok());
+  EXPECT_EQ(dense.values(), SegmentsOf(y.values(), v));
+
+  Tensor dx(type, dy.values()), dweight(DType::kF32, v.width), dbias(DType::kF32, v.width);
+  NormBackward backward{.layer_norm = v.layer_norm,
+                        .plus_one = v.plus_one,
+                        .tokens = v.tokens,
+                        .width = v.width,
+                        .groups = v.groups,
+                        .dy = dx.data(),
+                        .dy_stride = stride,
+                        .x = x.data(),
+                        .x_stride = stride,
+                        .weight = weight.data(),
+                        .mean = v.layer_norm ? mean.as<float>() : nullptr,
+                        .rstd = rstd.as<float>(),
+                        .residual = v.with_residual ? residual.data() : nullptr,
+                        .dx = dx.data(),
+                        .dx_stride = stride,
+                        .dweight = {dweight.data(), DType::kF32, false},
+                        .dbias = {dbias.data(), DType::kF32, false}};
+  ASSERT_TRUE(rig.Run(backward).ok());
+  ExpectClose(SegmentsOf(dx.values(), v), want_dx, tolerance, "dx");
+  ExpectClose(dweight.values(), want.dweight, sums, "dweight");
+  ExpectClose(dbias.values(), want.dbias, sums, "dbias");
+  EXPECT_EQ(WithSegments(dx.values(), SegmentsOf(dy.values(), v), v), dy.values()) << "beside dx";
+
+  Tensor dense_dx(type, residual.values(), 192);
+  backward.dy = dy.data();
+  backward.residual = v.with_residual ? dense_dx.data() : nullptr;
+  backward.dx = dense_dx.data();
+  backward.dx_stride = 0;
+  ASSERT_TRUE(rig.Run(backward).ok());
+  EXPECT_EQ(dense_dx.values(), SegmentsOf(dx.values(), v));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variants, NormVariantTest,
+    testing::Combine(testing::ValuesIn(ComputeTypes()), testing::Values(1, 2, 3),
+                     testing::Values(Variant{"gemma", false, true, false, 17, 80, 1, 0},
+                                     Variant{"post norm", false, false, true, 17, 80, 1, 0},
+                                     Variant{"gemma's post norm", false, true, true, 5, 77, 1, 0},
+                                     Variant{"heads", false, false, false, 9, 64, 4, 128},
+                                     Variant{"small heads", false, true, false, 5, 12, 3, 24},
+                                     Variant{"large heads", false, true, false, 2, 256, 5, 512},
+                                     Variant{"whole projection", false, false, false, 9, 96, 1, 48},
+                                     Variant{"all of it", true, true, true, 7, 33, 3, 5})),
+    [](const auto& info) {
+      std::string name = std::get<2>(info.param).name;
+      std::erase_if(name, [](char c) { return !std::isalpha(static_cast<unsigned char>(c)); });
+      return name + (std::get<0>(info.param) == DType::kBF16 ? "Bf16On" : "F32On") +
+             std::to_string(std::get<1>(info.param));
+    });
 
 TEST(NormReferenceTest, GradientIsThatOfFiniteDifferences) {
   const int64_t tokens = 2, width = 5;
