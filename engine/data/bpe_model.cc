@@ -5,10 +5,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/types/span.h"
 #include "engine/base/status_macros.h"
 #include "engine/data/byte_alphabet.h"
+#include "engine/data/byte_pieces.h"
 #include "engine/data/json_fields.h"
 #include "engine/data/unicode_text.h"
 
@@ -147,9 +147,77 @@ absl::Status BpeModel::ReadBytes(bool byte_fallback) {
   if (!byte_fallback) return absl::OkStatus();
   byte_fallback_ = true;
   for (int byte = 0; byte < 256; ++byte) {
-    bytes_[static_cast<size_t>(byte)] = IdOf(absl::StrFormat("<0x%02X>", byte));
+    bytes_[static_cast<size_t>(byte)] = IdOf(PieceOfByte(byte));
   }
   return absl::OkStatus();
+}
+
+std::unique_ptr<const BpeModel> BpeModel::FromPieces(const SentencePieceModel& pieces) {
+  std::unique_ptr<BpeModel> model(new BpeModel);
+  model->ReadPieces(pieces);
+  return model;
+}
+
+void BpeModel::ReadPieces(const SentencePieceModel& model) {
+  using Kind = SentencePieceModel::Kind;
+  fuse_unknown_ = true;
+  unknown_ = model.unknown_id;
+  byte_fallback_ = model.byte_fallback;
+  bytes_.fill(-1);
+  tokens_.resize(model.pieces.size());
+  std::vector<int32_t> by_score;
+  for (size_t i = 0; i < model.pieces.size(); ++i) {
+    const auto& [text, score, kind] = model.pieces[i];
+    const auto id = static_cast<int32_t>(i);
+    tokens_[i] = text;
+    if (kind == Kind::kByte) bytes_[static_cast<size_t>(ByteOfPiece(text))] = id;
+    if (kind == Kind::kUnused && unused_.empty()) unused_.resize(model.pieces.size());
+    if (kind == Kind::kUnused) unused_[i] = true;
+    if (kind == Kind::kNormal || kind == Kind::kUnused) by_score.push_back(id);
+    if (kind == Kind::kNormal || kind == Kind::kUnused) ids_[text] = id;
+  }
+  words_begin_with_mark_ = IdOf(kMark) >= 0;
+  for (int32_t id : by_score) {
+    const absl::string_view text = tokens_[static_cast<size_t>(id)];
+    for (size_t at = 0; at < text.size();) {
+      const size_t begin = at;
+      NextCharacter(text, &at);
+      const absl::string_view character = text.substr(begin, at - begin);
+      if (SymbolOf(character) >= 0) continue;
+      hidden_ids_[character] = static_cast<int32_t>(tokens_.size() + hidden_.size());
+      hidden_.emplace_back(character);
+    }
+  }
+  const auto score_of = [&](int32_t id) { return model.pieces[static_cast<size_t>(id)].score; };
+  std::stable_sort(by_score.begin(), by_score.end(),
+                   [&](int32_t a, int32_t b) { return score_of(a) > score_of(b); });
+  int32_t rank = 0;
+  for (size_t i = 0; i < by_score.size(); ++i) {
+    if (i > 0 && score_of(by_score[i]) != score_of(by_score[i - 1])) ++rank;
+    AddMergesInto(by_score[i], rank);
+  }
+}
+
+void BpeModel::AddMergesInto(int32_t id, int32_t rank) {
+  const absl::string_view text = tokens_[static_cast<size_t>(id)];
+  size_t at = 0;
+  if (!text.empty()) NextCharacter(text, &at);
+  for (; at < text.size(); NextCharacter(text, &at)) {
+    const absl::string_view left = text.substr(0, at), right = text.substr(at);
+    const int32_t left_id = SymbolOf(left), right_id = SymbolOf(right);
+    if (left_id < 0 || right_id < 0) continue;
+    merges_[Pair(left_id, right_id)] = {rank, id};
+    if (absl::StartsWith(right, kMark) && !absl::EndsWith(left, kMark)) {
+      words_begin_with_mark_ = false;
+    }
+  }
+}
+
+int32_t BpeModel::SymbolOf(absl::string_view text) const {
+  const int32_t id = IdOf(text);
+  if (id >= 0 || hidden_ids_.empty()) return id;
+  const auto found = hidden_ids_.find(text);
+  return found == hidden_ids_.end() ? -1 : found->second;
 }
 
 int32_t BpeModel::IdOf(absl::string_view token) const {
@@ -189,11 +257,12 @@ void BpeModel::EncodeWord(absl::string_view word, BpeScratch* scratch,
   if (scratch->cache.Find(word, tokens)) return;
   scratch->ids.clear();
   AppendCharacters(word, &scratch->ids);
-  if (scratch->ids.size() <= kShort) {
+  if (scratch->ids.size() <= kShort && unused_.empty()) {
     MergeShort(scratch);
   } else {
     MergeLong(scratch);
   }
+  if (!unused_.empty() || !hidden_.empty()) ResolveSymbols(scratch);
   scratch->cache.Keep(word, scratch->ids);
   tokens->insert(tokens->end(), scratch->ids.begin(), scratch->ids.end());
 }
@@ -207,7 +276,7 @@ void BpeModel::AppendCharacters(absl::string_view word, std::vector<int32_t>* id
       id = bytes_[static_cast<unsigned char>(word[at++])];
     } else {
       NextCharacter(word, &at);
-      id = IdOf(word.substr(begin, at - begin));
+      id = SymbolOf(word.substr(begin, at - begin));
     }
     if (id >= 0) {
       if (std::exchange(pending, false)) ids->push_back(unknown_);
@@ -263,6 +332,9 @@ void BpeModel::MergeLong(BpeScratch* scratch) const {
     if (left.next < 0) return;
     const Merge* merge = FindMerge(left.id, symbols[static_cast<size_t>(left.next)].id);
     if (merge == nullptr) return;
+    if (!unused_.empty() && unused_[static_cast<size_t>(merge->id)]) {
+      scratch->parts[merge->id] = {left.id, symbols[static_cast<size_t>(left.next)].id};
+    }
     queue.push_back({merge->rank, position, merge->id});
     std::push_heap(queue.begin(), queue.end(), later);
   };
@@ -270,6 +342,7 @@ void BpeModel::MergeLong(BpeScratch* scratch) const {
   const auto count = static_cast<int32_t>(scratch->ids.size());
   symbols.clear();
   queue.clear();
+  scratch->parts.clear();
   for (int32_t i = 0; i < count; ++i) {
     symbols.push_back(
         {scratch->ids[static_cast<size_t>(i)], i - 1, i + 1 < count ? i + 1 : -1, false});
@@ -295,6 +368,33 @@ void BpeModel::MergeLong(BpeScratch* scratch) const {
   scratch->ids.clear();
   for (int32_t i = 0; i >= 0; i = symbols[static_cast<size_t>(i)].next) {
     scratch->ids.push_back(symbols[static_cast<size_t>(i)].id);
+  }
+}
+
+void BpeModel::ResolveSymbols(BpeScratch* scratch) const {
+  std::vector<int32_t> resolved;
+  for (int32_t symbol : scratch->ids) AppendToken(symbol, *scratch, &resolved);
+  scratch->ids = std::move(resolved);
+}
+
+void BpeModel::AppendToken(int32_t symbol, const BpeScratch& scratch,
+                           std::vector<int32_t>* ids) const {
+  const auto parts = scratch.parts.find(symbol);
+  if (parts != scratch.parts.end()) {
+    AppendToken(parts->second.first, scratch, ids);
+    AppendToken(parts->second.second, scratch, ids);
+    return;
+  }
+  const auto index = static_cast<size_t>(symbol);
+  const bool known = index < tokens_.size() && (unused_.empty() || !unused_[index]);
+  if (known && symbol != unknown_) {
+    ids->push_back(symbol);
+  } else if (byte_fallback_) {
+    for (char byte : index < tokens_.size() ? tokens_[index] : hidden_[index - tokens_.size()]) {
+      ids->push_back(bytes_[static_cast<unsigned char>(byte)]);
+    }
+  } else if (ids->empty() || ids->back() != unknown_) {
+    ids->push_back(unknown_);
   }
 }
 

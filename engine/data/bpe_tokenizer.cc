@@ -9,14 +9,6 @@
 
 namespace millrace {
 
-struct BpeTokenizer::Scratch {
-  RegexScratch regex;
-  BpeScratch bpe;
-  TextPieces pieces;
-  std::vector<AddedTokenFinder::Part> parts, normalized_parts;
-  std::string well_formed, normalized;
-};
-
 BpeTokenizer::BpeTokenizer(BpeTokenizerParts parts) : parts_(std::move(parts)) {}
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Create(BpeTokenizerParts parts,
@@ -74,7 +66,11 @@ int32_t BpeTokenizer::IdOf(absl::string_view token) const {
 }
 
 void BpeTokenizer::Encode(absl::string_view text, std::vector<int32_t>* tokens) const {
-  std::unique_ptr<Scratch> scratch = TakeScratch();
+  scratch_.With([&](Scratch& scratch) { Encode(text, &scratch, tokens); });
+}
+
+void BpeTokenizer::Encode(absl::string_view text, Scratch* scratch,
+                          std::vector<int32_t>* tokens) const {
   text = WellFormed(text, &scratch->well_formed);
   as_is_.Split(text, &scratch->parts);
   for (const AddedTokenFinder::Part& part : scratch->parts) {
@@ -90,11 +86,10 @@ void BpeTokenizer::Encode(absl::string_view text, std::vector<int32_t>* tokens) 
         tokens->push_back(inner.id);
       } else {
         EncodeSegment(segment.substr(inner.begin, inner.end - inner.begin),
-                      part.begin == 0 && inner.begin == 0, scratch.get(), tokens);
+                      part.begin == 0 && inner.begin == 0, scratch, tokens);
       }
     }
   }
-  GiveScratch(std::move(scratch));
 }
 
 void BpeTokenizer::EncodeSegment(absl::string_view text, bool at_document_begin, Scratch* scratch,
@@ -115,23 +110,6 @@ std::string BpeTokenizer::Decode(absl::Span<const int32_t> tokens) const {
     if (!text.empty()) texts.push_back(text);
   }
   return parts_.decoder.Decode(std::move(texts));
-}
-
-std::unique_ptr<BpeTokenizer::Scratch> BpeTokenizer::TakeScratch() const {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (!free_.empty()) {
-      std::unique_ptr<Scratch> scratch = std::move(free_.back());
-      free_.pop_back();
-      return scratch;
-    }
-  }
-  return std::make_unique<Scratch>();
-}
-
-void BpeTokenizer::GiveScratch(std::unique_ptr<Scratch> scratch) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  free_.push_back(std::move(scratch));
 }
 
 }  // namespace millrace

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "engine/data/bpe_model.h"
 #include "engine/data/normalizer.h"
 #include "engine/data/pre_tokenizer.h"
+#include "engine/data/scratch_pool.h"
 #include "engine/data/token_decoder.h"
 #include "engine/data/tokenizer.h"
 
@@ -43,17 +43,22 @@ class BpeTokenizer : public Tokenizer {
   std::string Decode(absl::Span<const int32_t> tokens) const override;
 
  private:
-  struct Scratch;
+  struct Scratch {
+    RegexScratch regex;
+    BpeScratch bpe;
+    TextPieces pieces;
+    std::vector<AddedTokenFinder::Part> parts, normalized_parts;
+    std::string well_formed, normalized;
+  };
 
   explicit BpeTokenizer(BpeTokenizerParts parts);
   absl::Status AddTokens();
+  void Encode(absl::string_view text, Scratch* scratch, std::vector<int32_t>* tokens) const;
   // The id of a token as the file writes it; -1 for none.
   int32_t IdOf(absl::string_view token) const;
   // Text without added tokens, normalized.
   void EncodeSegment(absl::string_view text, bool at_document_begin, Scratch* scratch,
                      std::vector<int32_t>* tokens) const;
-  std::unique_ptr<Scratch> TakeScratch() const;
-  void GiveScratch(std::unique_ptr<Scratch> scratch) const;
 
   std::string name_;
   int32_t end_of_document_ = -1;
@@ -61,10 +66,7 @@ class BpeTokenizer : public Tokenizer {
   // What each id is decoded from; empty where an id is left out.
   std::vector<std::string> tokens_;
   AddedTokenFinder as_is_, normalized_;
-
-  // One for each thread that has encoded at the same time as others.
-  mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<Scratch>> free_;
+  mutable ScratchPool<Scratch> scratch_;
 };
 
 }  // namespace millrace

@@ -5,11 +5,15 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
 #include "engine/data/bpe_tokenizer.h"
 #include "engine/data/json_fields.h"
+#include "engine/data/sentencepiece_file.h"
+#include "engine/data/sentencepiece_tokenizer.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -18,6 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr char kJsonFile[] = "tokenizer.json";
+constexpr char kModelFile[] = "tokenizer.model";
+constexpr char kConfigFile[] = "tokenizer_config.json";
+constexpr char kAddedFile[] = "added_tokens.json";
 constexpr int kMostDepth = 8;
 constexpr uintmax_t kMostFileBytes = uintmax_t{128} << 20;
 
@@ -54,19 +62,75 @@ absl::Status CheckPostProcessor(const json& value, int depth) {
   return absl::OkStatus();
 }
 
-// What the tokenizer_config.json of `folder` names as the end of a text; empty where nothing does.
-absl::StatusOr<std::string> ConfiguredEnd(const fs::path& folder) {
-  const fs::path path = folder / "tokenizer_config.json";
+// The JSON object in the file `name` of `folder`; an empty one where there is no file.
+absl::StatusOr<json> ReadObject(const fs::path& folder, const char* name) {
+  const fs::path path = folder / name;
   std::error_code error;
-  if (!fs::exists(path, error)) return std::string();
-  MILLRACE_ASSIGN_OR_RETURN(std::string text, ReadFile(path.string()));
-  absl::StatusOr<json> config = ParseJson(text);
-  if (!config.ok() || !config->is_object()) {
+  if (!fs::exists(path, error)) return json::object();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path.string()));
+  absl::StatusOr<json> object = ParseJson(text);
+  if (!object.ok() || !object->is_object()) {
     return absl::InvalidArgumentError(absl::StrCat(path.string(), ": is no JSON object"));
   }
-  json end = config->value("eos_token", json());
+  return object;
+}
+
+// What the tokenizer_config.json of `folder` names as the end of a text; empty where nothing does.
+absl::StatusOr<std::string> ConfiguredEnd(const fs::path& folder) {
+  MILLRACE_ASSIGN_OR_RETURN(const json config, ReadObject(folder, kConfigFile));
+  json end = config.value("eos_token", json());
   if (end.is_object()) end = end.value("content", json());
   return end.is_string() ? end.get<std::string>() : std::string();
+}
+
+// Files beside a tokenizer.model may add tokens to it, which then are in no file that is read.
+absl::Status CheckNothingAdded(const fs::path& folder, int64_t vocab_size) {
+  const auto check = [&](const char* file, const std::string& id, const std::string& token) {
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(id, &number) || number < vocab_size) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        file, " adds token \"", token.substr(0, 100), "\" (", number,
+        "), which is not supported beside a tokenizer.model; save the model with a tokenizer.json "
+        "(transformers' AutoTokenizer makes one)"));
+  };
+  MILLRACE_ASSIGN_OR_RETURN(const json added, ReadObject(folder, kAddedFile));
+  for (const auto& [token, id] : added.items()) {
+    MILLRACE_RETURN_IF_ERROR(check(kAddedFile, id.dump(), token));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const json config, ReadObject(folder, kConfigFile));
+  const json decoder = config.value("added_tokens_decoder", json());
+  if (!decoder.is_object()) return absl::OkStatus();
+  for (const auto& [id, token] : decoder.items()) {
+    const json content = token.is_object() ? token.value("content", json()) : token;
+    MILLRACE_RETURN_IF_ERROR(
+        check(kConfigFile, id, content.is_string() ? content.get<std::string>() : ""));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> ParseModelFile(absl::string_view content,
+                                                          const fs::path& folder, std::string name,
+                                                          absl::string_view end_of_document) {
+  MILLRACE_ASSIGN_OR_RETURN(SentencePieceModel model, ParseSentencePieceModel(content));
+  MILLRACE_RETURN_IF_ERROR(CheckNothingAdded(folder, static_cast<int64_t>(model.pieces.size())));
+  return MakeSentencePieceTokenizer(std::move(model), std::move(name), end_of_document);
+}
+
+bool LooksLikeJson(absl::string_view content) {
+  const size_t first = content.find_first_not_of(" \t\r\n");
+  return first != absl::string_view::npos && (content[first] == '{' || content[first] == '[') &&
+         !absl::StartsWith(content, "\n");
+}
+
+// The tokenizer's file of a folder, or `path` itself.
+absl::StatusOr<fs::path> FileOf(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return path;
+  for (const char* name : {kJsonFile, kModelFile}) {
+    if (fs::exists(path / name, error)) return path / name;
+  }
+  return absl::NotFoundError(absl::StrCat(path.string(), ": has no tokenizer: neither ", kJsonFile,
+                                          " nor ", kModelFile, " is there"));
 }
 
 }  // namespace
@@ -106,25 +170,27 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(absl::string_view text
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path,
                                                          absl::string_view end_of_document) {
-  fs::path file = path;
+  MILLRACE_ASSIGN_OR_RETURN(const fs::path file, FileOf(path));
   std::error_code error;
-  if (fs::is_directory(file, error)) file /= "tokenizer.json";
   const uintmax_t bytes = fs::file_size(file, error);
   if (error) return ErrnoToStatus(error.value(), "read", file.string());
   if (bytes > kMostFileBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         file.string(), ": has ", bytes, " bytes; at most ", kMostFileBytes, " are read"));
   }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(file.string()));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string content, ReadFile(file.string()));
   std::string end(end_of_document);
   if (end.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(end, ConfiguredEnd(file.parent_path()));
   }
+  const bool is_json = file.extension() == ".json" || LooksLikeJson(content);
   Sha256 hash;
-  hash.Update(text);
+  hash.Update(content);
   hash.Update(end);
+  std::string name = absl::StrCat(is_json ? kJsonFile : kModelFile, " sha256:", hash.Finish());
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
-      ParseTokenizer(text, absl::StrCat("tokenizer.json sha256:", hash.Finish()), end);
+      is_json ? ParseTokenizer(content, std::move(name), end)
+              : ParseModelFile(content, file.parent_path(), std::move(name), end);
   if (!tokenizer.ok()) {
     return absl::Status(tokenizer.status().code(),
                         absl::StrCat(file.string(), ": ", tokenizer.status().message()));

@@ -1,4 +1,5 @@
-// Tokenizers from Hugging Face's tokenizer.json.
+// Tokenizers from the files of model directories: Hugging Face's tokenizer.json, SentencePiece's
+// tokenizer.model.
 //
 //   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, LoadTokenizer(model_folder));
 //
@@ -7,6 +8,8 @@
 // added, nor are truncation and padding applied. Ill-formed UTF-8 is tokenized as if U+FFFD stood
 // for each maximal ill-formed part, as bytes.decode(errors="replace") would have it. Characters
 // newer than a library's Unicode tables can be classed otherwise by the other's.
+//
+// Of a tokenizer.model they are those of SentencePiece (sentencepiece_tokenizer.h).
 //
 // Decode() gives what `decode(tokens, skip_special_tokens=False)` does, but the bytes of a
 // character that is cut, not U+FFFD for it.
@@ -22,12 +25,15 @@
 
 namespace millrace {
 
-// Reads `path`, a tokenizer.json or the folder that has one. The token `end_of_document` ends
-// documents; where it is empty, the "eos_token" of the tokenizer_config.json beside the file does,
-// else the first there is of <|endoftext|>, <|end_of_text|>, </s> and <eos>.
+// Reads `path`, a tokenizer.json, a tokenizer.model, or the folder that has one (the former, where
+// both are there). The token `end_of_document` ends documents; where it is empty, the "eos_token"
+// of the tokenizer_config.json beside the file does, else the first there is of <|endoftext|>,
+// <|end_of_text|>, </s> and <eos>, or the one that a tokenizer.model names itself. The tokenizer's
+// name has the file's hash in it.
 //
-// INVALID_ARGUMENT names the file, the part of it and what is malformed or not supported there:
-// what is not known is never passed over. Files above 128 MiB are refused.
+// NOT_FOUND for a folder without a tokenizer. INVALID_ARGUMENT names the file, the part of it and
+// what is malformed or not supported there: what is not known is never passed over. Files above 128
+// MiB are refused.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path,
                                                          absl::string_view end_of_document = "");
 

@@ -1,10 +1,15 @@
-"""Makes the tokenizer_* folders beside it: small tokenizers, strings, and the ids and text Hugging Face makes of them.
+"""Makes the tokenizer_* folders beside it: small tokenizers, strings, and the ids and text that Hugging Face's
+`tokenizers`, or `sentencepiece`, make of them.
 
     python tests/golden/make_tokenizers.py
 """
+import io
 import json
 import pathlib
+import tempfile
 
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from tokenizer_strings import WORDS, strings
 
@@ -77,7 +82,49 @@ def train(tokenizer, size, special_tokens, **options):
                                                               show_progress=False, **options))
 
 
+def sentencepiece_bpe():
+    return train_sentencepiece(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
+                               remove_extra_whitespaces=False, vocab_size=600)
+
+
+def sentencepiece_unigram():
+    # Capital vowels become small ones, a ligature two letters, a line's end a space, a soft hyphen nothing.
+    rules = {"A": "a", "E": "e", "\ufb01": "fi", "\n": " ", "\xad": "", "e\u0301": "\xe9"}
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as file:
+        for source, target in rules.items():
+            print(*(" ".join(f"{ord(c):X}" for c in text) for text in (source, target)), sep="\t", file=file, flush=True)
+        return train_sentencepiece(model_type="unigram", normalization_rule_tsv=file.name, vocab_size=200,
+                                   hard_vocab_limit=False, treat_whitespace_as_suffix=True)
+
+
+def train_sentencepiece(**options):
+    words = [word for word in WORDS if max(map(ord, word)) < 0x250]
+    lines = [" ".join(a + b for a, b in zip(words[i:], words)) for i in range(20)] + [" ".join(words)] * 9
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=model, user_defined_symbols=["<sep>", "foo_", "▁▁a"],
+        control_symbols=["<ctl>"], character_coverage=0.98, num_threads=1, minloglevel=2, **options)
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model.getvalue())
+    proto.normalizer_spec.ClearField("normalization_rule_tsv")  # a temporary file's name
+    return proto.SerializeToString()
+
+
+def make_sentencepiece(make):
+    folder = HERE / f"tokenizer_{make.__name__}"
+    folder.mkdir(exist_ok=True)
+    model = make()
+    (folder / "tokenizer.model").write_bytes(model)
+    tokenizer = sentencepiece.SentencePieceProcessor(model_proto=model)
+    cases = []
+    for text in strings(STRINGS, ["<s>", "</s>", "<unk>", "<sep>", "<ctl>", "foo_", "foo_bar"], seed=3):
+        ids = tokenizer.encode(text.decode(errors="replace"))
+        cases.append(json.dumps({"bytes": text.hex(), "ids": ids, "decoded": tokenizer.decode(ids)}))
+    (folder / "cases.json").write_text("[" + ",\n".join(cases) + "]\n")
+
+
 def main():
+    for make in (sentencepiece_bpe, sentencepiece_unigram):
+        make_sentencepiece(make)
     for make in (gpt2, llama3, metaspace, prepend, accents):
         folder = HERE / f"tokenizer_{make.__name__}"
         folder.mkdir(exist_ok=True)

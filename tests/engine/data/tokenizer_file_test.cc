@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
+#include "engine/data/unicode_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -53,7 +54,7 @@ std::string Refusal(const std::function<void(json&)>& change) {
 
 class GoldenTokenizer : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(GoldenTokenizer, GivesTheTokensAndTextsOfHuggingFace) {
+TEST_P(GoldenTokenizer, GivesTheTokensAndTextsOfTheReference) {
   const std::string folder = absl::StrCat("tests/golden/tokenizer_", GetParam());
   const auto tokenizer = LoadTokenizer(folder);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -64,12 +65,15 @@ TEST_P(GoldenTokenizer, GivesTheTokensAndTextsOfHuggingFace) {
     const auto ids = one["ids"].get<std::vector<int32_t>>();
     EXPECT_EQ(Encode(**tokenizer, text), ids) << text;
     if (!one["decoded"].is_string()) continue;
-    EXPECT_EQ((*tokenizer)->Decode(ids), one["decoded"].get<std::string>()) << text;
+    std::string storage;
+    EXPECT_EQ(WellFormed((*tokenizer)->Decode(ids), &storage), one["decoded"].get<std::string>())
+        << text;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenTokenizer,
-                         ::testing::Values("gpt2", "llama3", "metaspace", "prepend", "accents"),
+                         ::testing::Values("gpt2", "llama3", "metaspace", "prepend", "accents",
+                                           "sentencepiece_bpe", "sentencepiece_unigram"),
                          [](const auto& param) { return std::string(param.param); });
 
 TEST(TokenizerFile, MergesInOrderFromTheLeft) {
@@ -183,6 +187,13 @@ TEST(TokenizerFile, RefusesHostileFiles) {
                                       {"normalizers", json::array({replace, replace})}};
               }),
               HasSubstr("more than 1024 times as long"));
+}
+
+TEST(TokenizerFile, AFolderWithoutATokenizerIsSaidToBeOne) {
+  const absl::Status status = LoadTokenizer(EmptyFolder()).status();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("has no tokenizer: neither tokenizer.json nor tokenizer.model is there"));
 }
 
 TEST(TokenizerFile, APatternThatTakesForeverEndsTheCutting) {
