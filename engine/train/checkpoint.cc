@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
+#include "engine/train/model_weights.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -94,6 +95,26 @@ absl::StatusOr<WrittenFile> WriteJson(const json& content, const std::string& fo
   return WrittenFile{name, writer.size_bytes(), writer.sha256()};
 }
 
+absl::Status CopyFiles(const std::string& from, const std::string& to,
+                       std::vector<WrittenFile>* files) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(from, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (error) return ErrnoToStatus(error.value(), "read", from);
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string content, ReadFile(absl::StrCat(from, "/", name)));
+    MILLRACE_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(absl::StrCat(to, "/", name)));
+    MILLRACE_RETURN_IF_ERROR(writer.Append(content));
+    MILLRACE_RETURN_IF_ERROR(writer.Finish());
+    files->push_back({name, writer.size_bytes(), writer.sha256()});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<json> ReadJson(const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   json content = json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -126,7 +147,7 @@ json TrainerStateToJson(const TrainerState& state) {
 
 absl::Status WriteInto(const std::string& folder, const ModelSpec& model, const HostState& state,
                        const TrainerState& trainer_state, const std::atomic<bool>* cancelled,
-                       CheckpointInfo* info) {
+                       const std::string& tokenizer_folder, CheckpointInfo* info) {
   const auto streamed = [&](int64_t unit, int64_t offset, absl::Span<float> out) {
     MILLRACE_RETURN_IF_ERROR(CheckNotCancelled(cancelled));
     if (state.compute_dtype() == DType::kBF16) {
@@ -141,6 +162,9 @@ absl::Status WriteInto(const std::string& folder, const ModelSpec& model, const 
   MILLRACE_ASSIGN_OR_RETURN(info->files,
                             WriteModelDirectory(model, state.layouts(), streamed, folder,
                                                 {.dtype = state.compute_dtype()}));
+  if (!tokenizer_folder.empty()) {
+    MILLRACE_RETURN_IF_ERROR(CopyFiles(tokenizer_folder, folder, &info->files));
+  }
   MILLRACE_ASSIGN_OR_RETURN(info->files.emplace_back(),
                             WriteOptimizerState(state, folder, cancelled));
   MILLRACE_ASSIGN_OR_RETURN(info->files.emplace_back(),
@@ -169,7 +193,8 @@ absl::Status Rename(const std::string& from, const std::string& to) {
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& checkpoints,
                                                const ModelSpec& model, const HostState& state,
                                                const TrainerState& trainer_state,
-                                               const std::atomic<bool>* cancelled) {
+                                               const std::atomic<bool>* cancelled,
+                                               const std::string& tokenizer_folder) {
   CheckpointInfo info;
   info.step = trainer_state.step;
   info.evaluation_loss = trainer_state.evaluation_loss;
@@ -182,7 +207,8 @@ absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& checkpoints,
   fs::remove_all(replaced, error);
   MILLRACE_RETURN_IF_ERROR(MakeFolderDurably(temporary));
 
-  absl::Status status = WriteInto(temporary, model, state, trainer_state, cancelled, &info);
+  absl::Status status =
+      WriteInto(temporary, model, state, trainer_state, cancelled, tokenizer_folder, &info);
   const bool replaces = status.ok() && fs::exists(info.folder, error);
   // Interrupted between the two, RemoveLeftovers brings it back.
   if (replaces) status = Rename(info.folder, replaced);
@@ -255,12 +281,7 @@ absl::StatusOr<TrainerState> ReadTrainerState(const std::string& folder) {
 
 absl::Status ReadHostState(const std::string& folder, const ModelSpec& model, HostState* state) {
   // With a split master this sets low halves to zero; the next lines read them.
-  MILLRACE_RETURN_IF_ERROR(
-      ReadModelDirectory(model, state->layouts(), folder,
-                         [state](int64_t unit, int64_t offset, absl::Span<const float> values) {
-                           state->WriteMaster(static_cast<int>(unit), offset, values);
-                           return absl::OkStatus();
-                         }));
+  MILLRACE_RETURN_IF_ERROR(ReadWeights(folder, model, state, [] { return absl::OkStatus(); }));
   return ReadOptimizerState(absl::StrCat(folder, "/", kOptimizerState), state);
 }
 

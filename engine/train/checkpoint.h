@@ -47,13 +47,14 @@ struct CheckpointInfo {
 };
 
 // Writes `checkpoints`/{step}, replacing it if it exists: into a folder beside it, every file
-// synced, the manifest last, renamed into place. When that fails (RESOURCE_EXHAUSTED on a full
-// disk; CANCELLED, within a few megabytes, when the flag is set) nothing of it stays, and what was
-// there before still is.
+// synced, the manifest last, renamed into place. The files of `tokenizer_folder`, where given, go
+// in too. When that fails (RESOURCE_EXHAUSTED on a full disk; CANCELLED, within a few megabytes,
+// when the flag is set) nothing of it stays, and what was there before still is.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& checkpoints,
                                                const ModelSpec& model, const HostState& state,
                                                const TrainerState& trainer_state,
-                                               const std::atomic<bool>* cancelled = nullptr);
+                                               const std::atomic<bool>* cancelled = nullptr,
+                                               const std::string& tokenizer_folder = "");
 
 // The checkpoint in `folder`, if it is complete: its manifest is there and every file has the size
 // that the manifest says. NOT_FOUND without a manifest; DATA_LOSS names the file that is not as it

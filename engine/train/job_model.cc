@@ -6,12 +6,37 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "engine/model/families.h"
+#include "engine/model/model_directory.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
+namespace {
 
-std::optional<ModelSpec> MakeJobModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
-                                      std::vector<FieldProblem>* problems) {
+std::optional<ModelSpec> ReadModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
+                                   std::vector<FieldProblem>* problems) {
+  absl::StatusOr<ModelSpec> model = ReadModelDirectoryConfig(spec.model_path);
+  if (!model.ok()) {
+    problems->push_back({"model.from", absl::StrCat("`", spec.model_from, "` cannot be read: ",
+                                                    model.status().message())});
+    return std::nullopt;
+  }
+  if (vocab_size && *vocab_size > model->vocab_size) {
+    problems->push_back(
+        {"tokenizer",
+         absl::StrCat("has ", *vocab_size, " tokens, and `", spec.model_from, "` only knows ",
+                      model->vocab_size, "; leave the tokenizer out to use the model's own")});
+  }
+  if (spec.sequence_length > model->max_positions) {
+    problems->push_back(
+        {"data.sequence_length",
+         absl::StrCat(spec.sequence_length, " is more than the context of `", spec.model_from,
+                      "` (", model->max_positions, " tokens); lower it")});
+  }
+  return *std::move(model);
+}
+
+std::optional<ModelSpec> ParseModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
+                                    std::vector<FieldProblem>* problems) {
   const nlohmann::json config =
       nlohmann::json::parse(spec.model_config_json, nullptr, /*allow_exceptions=*/false);
   if (!config.is_object()) {
@@ -34,6 +59,14 @@ std::optional<ModelSpec> MakeJobModel(const TrainSpec& spec, std::optional<int64
                       model->max_positions, "); lower it, or raise max_position_embeddings")});
   }
   return *std::move(model);
+}
+
+}  // namespace
+
+std::optional<ModelSpec> MakeJobModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
+                                      std::vector<FieldProblem>* problems) {
+  return spec.model_from.empty() ? ParseModel(spec, vocab_size, problems)
+                                 : ReadModel(spec, vocab_size, problems);
 }
 
 }  // namespace millrace

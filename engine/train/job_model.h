@@ -1,4 +1,4 @@
-// The model that a job's config describes.
+// The model that a job's config describes, or that it begins with.
 #ifndef MILLRACE_ENGINE_TRAIN_JOB_MODEL_H_
 #define MILLRACE_ENGINE_TRAIN_JOB_MODEL_H_
 
@@ -12,7 +12,8 @@
 
 namespace millrace {
 
-// `vocab_size`: the tokenizer's, if it is known. All that is wrong goes to `problems`, by the job
+// `vocab_size`: the tokenizer's, if it is known; a model to begin with may have more, as many are
+// padded. All that is wrong goes to `problems`, by the job
 // file's field paths; nullopt when no model can be made.
 std::optional<ModelSpec> MakeJobModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
                                       std::vector<FieldProblem>* problems);

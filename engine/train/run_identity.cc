@@ -48,7 +48,9 @@ RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
   const json config = WriteModelConfig(model);
   for (const auto& [key, value] : config.items()) fields["model.config." + key] = value;
   fields.erase("model.config.torch_dtype");
-  fields["tokenizer"] = spec.tokenizer.empty() ? "byte" : spec.tokenizer;
+  if (!spec.model_from.empty()) fields["model.from"] = spec.model_from;
+  // Which tokens it makes is in the hash of the data.
+  fields["tokenizer"] = spec.tokenizer;
   fields["data.train"] = data_sha256;
   fields["data.eval_fraction"] = spec.eval_fraction;
   fields["data.sequence_length"] = spec.sequence_length;

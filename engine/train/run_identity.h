@@ -14,8 +14,11 @@
 namespace millrace {
 
 // Field path of the job file to value as JSON text. `data.train` stands for the SHA-256 of the
-// tokens, `train.steps` is left out where the learning rate does not depend on it.
+// tokens, kWeightsField for that of the weights that a run with `model.from` began with; whoever
+// reads those adds it. `train.steps` is left out where the learning rate does not depend on it.
 using RunIdentity = std::map<std::string, std::string>;
+
+inline constexpr char kWeightsField[] = "model.weights";
 
 // `spec` is resolved, with its micro-batch; of `shape` the chunks and tiles of the head count.
 RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,

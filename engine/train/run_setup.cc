@@ -13,6 +13,8 @@
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/failure.h"
 #include "engine/train/job_model.h"
+#include "engine/train/job_tokenizer.h"
+#include "engine/train/model_weights.h"
 #include "engine/train/speed_of_light.h"
 
 namespace millrace {
@@ -49,8 +51,8 @@ absl::StatusOr<JobPlan> PlanRun(const TrainSpec& spec, const ModelSpec& model) {
   return own_budget ? absl::InvalidArgumentError(message) : absl::ResourceExhaustedError(message);
 }
 
-// Host state, ops, device and runner.
-absl::Status MakeEngine(const Plan& plan, StopControl& stop, RunSetup* run) {
+// Pools, ops, and host state without weights.
+absl::Status MakeState(const Plan& plan, RunSetup* run) {
   const TrainSpec& spec = run->spec;
   run->pool = std::make_unique<ThreadPool>(static_cast<int>(*spec.threads));
   // On a discrete device the host's own work goes on beside the ops.
@@ -63,6 +65,14 @@ absl::Status MakeEngine(const Plan& plan, StopControl& stop, RunSetup* run) {
   MILLRACE_ASSIGN_OR_RETURN(
       run->state, HostState::Create(MakeSlabLayouts(run->model), spec.recipe, *spec.compute,
                                     *host_pool, spec.optimizer));
+  return absl::OkStatus();
+}
+
+// Device and runner.
+absl::Status MakeRunner(const Plan& plan, StopControl& stop, RunSetup* run) {
+  const TrainSpec& spec = run->spec;
+  const bool discrete = !plan.unified;
+  ThreadPool* host_pool = discrete ? run->host_pool.get() : run->pool.get();
   MILLRACE_ASSIGN_OR_RETURN(
       run->device,
       CreateCpuDevice({.budget_bytes = plan.device_bytes,
@@ -76,6 +86,26 @@ absl::Status MakeEngine(const Plan& plan, StopControl& stop, RunSetup* run) {
   return absl::OkStatus();
 }
 
+// The weights that a run begins with.
+absl::Status BeginWithWeights(const StopControl& stop, RunSetup* run) {
+  const TrainSpec& spec = run->spec;
+  if (spec.model_from.empty()) {
+    return DrawWeights(run->model, static_cast<uint64_t>(spec.seed), *run->pool, run->state.get());
+  }
+  const absl::Status read =
+      ReadWeights(spec.model_path, run->model, run->state.get(), [&stop]() -> absl::Status {
+        if (!stop.cancelled() && !stop.stop_trigger()) return absl::OkStatus();
+        return absl::CancelledError("stopped while the model was being read");
+      });
+  if (read.ok()) {
+    run->at.identity[kWeightsField] = WeightsSha256(*run->state, *run->pool);
+    return absl::OkStatus();
+  }
+  if (absl::IsCancelled(read)) return read;
+  return absl::Status(read.code(), absl::StrCat("model.from: `", spec.model_from,
+                                                "` cannot be read: ", read.message()));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
@@ -85,8 +115,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
   auto run = std::make_unique<RunSetup>();
   run->spec = spec;
   run->checkpoints = absl::StrCat(job_folder, "/checkpoints");
-  MILLRACE_ASSIGN_OR_RETURN(run->tokenizer, MakeTokenizer(spec.tokenizer));
-  MILLRACE_ASSIGN_OR_RETURN(run->model, MakeModel(spec, *run->tokenizer));
+  run->tokenizer_folder = absl::StrCat(job_folder, "/tokenizer");
 
   MILLRACE_RETURN_IF_ERROR(RemoveLeftovers(run->checkpoints));
   MILLRACE_ASSIGN_OR_RETURN(
@@ -97,9 +126,18 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
   if (checkpoint) {
     MILLRACE_ASSIGN_OR_RETURN(run->at, ReadTrainerState(checkpoint->folder));
     AdoptDecisions(run->at.identity, &run->spec);
+    // From now on nothing of the model that it began with is needed.
+    if (!spec.model_from.empty()) run->spec.model_path = checkpoint->folder;
+  } else {
+    // Says best what is wrong with the source.
+    MILLRACE_RETURN_IF_ERROR(MakeJobTokenizer(spec).status());
   }
   run->spec = Resolve(std::move(run->spec),
                       std::max<int64_t>(1, std::thread::hardware_concurrency()), CpuHasBf16());
+  MILLRACE_RETURN_IF_ERROR(
+      OnDisk(KeepTokenizer(spec, checkpoint ? checkpoint->folder : "", run->tokenizer_folder)));
+  MILLRACE_ASSIGN_OR_RETURN(run->tokenizer, LoadKeptTokenizer(spec, run->tokenizer_folder));
+  MILLRACE_ASSIGN_OR_RETURN(run->model, MakeModel(run->spec, *run->tokenizer));
 
   MILLRACE_ASSIGN_OR_RETURN(
       run->store, PrepareData(spec, *run->tokenizer, absl::StrCat(job_folder, "/prepared"), stop));
@@ -113,18 +151,24 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
   run->spec.tokens_per_micro_batch = shape.tokens_per_micro_batch;
   RunIdentity identity = IdentityOf(run->spec, run->model, run->store->sha256(), shape);
   if (checkpoint) {
+    // It has the weights of its own by now.
+    if (const auto weights = run->at.identity.find(kWeightsField);
+        weights != run->at.identity.end()) {
+      identity.insert(*weights);
+    }
     MILLRACE_RETURN_IF_ERROR(CheckSameRun(run->at.identity, identity, checkpoint->step));
   }
   run->at.identity = std::move(identity);
 
-  MILLRACE_RETURN_IF_ERROR(MakeEngine(run->plan.plan, stop, run.get()));
+  MILLRACE_RETURN_IF_ERROR(MakeState(run->plan.plan, run.get()));
   if (checkpoint) {
     MILLRACE_RETURN_IF_ERROR(ReadHostState(checkpoint->folder, run->model, run->state.get()));
     MILLRACE_RETURN_IF_ERROR(run->loader->Seek(run->at.cursor));
   } else {
-    MILLRACE_RETURN_IF_ERROR(
-        DrawWeights(run->model, static_cast<uint64_t>(spec.seed), *run->pool, run->state.get()));
+    MILLRACE_RETURN_IF_ERROR(BeginWithWeights(stop, run.get()));
   }
+  // What reading takes is free again by now.
+  MILLRACE_RETURN_IF_ERROR(MakeRunner(run->plan.plan, stop, run.get()));
   return run;
 }
 

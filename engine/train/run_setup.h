@@ -29,6 +29,7 @@ struct RunSetup {
   ModelSpec model;
   JobPlan plan;             // without its trace
   std::string checkpoints;  // folder
+  std::string tokenizer_folder;
   // Members are made in this order; what comes later uses what comes before.
   std::unique_ptr<Tokenizer> tokenizer;
   std::optional<TokenStore> store;

@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
-#include "engine/data/tokenizer.h"
 
 namespace millrace {
 namespace {
@@ -224,11 +222,17 @@ void CheckTrace(const TrainSpec& spec, Checker& check) {
 
 std::vector<FieldProblem> Validate(const TrainSpec& spec) {
   Checker check;
-  check.Require(!spec.model_config_json.empty(), "model.config",
-                "is missing; give the content of a config.json, e.g. {model_type: llama, …}");
-  const absl::Status tokenizer = MakeTokenizer(spec.tokenizer).status();
-  check.Require(tokenizer.ok(), "tokenizer",
-                std::string(absl::StripPrefix(tokenizer.message(), "tokenizer: ")));
+  check.Require(!spec.model_config_json.empty() || !spec.model_from.empty(), "model.config",
+                "is missing; give the content of a config.json, e.g. {model_type: llama, …}, or "
+                "name a model as model.from");
+  check.Require(spec.model_config_json.empty() || spec.model_from.empty(), "model.from",
+                absl::StrCat("`", spec.model_from,
+                             "` has a config of its own; remove model.config, or model.from to "
+                             "begin with random weights"));
+  check.Require(spec.tokenizer.empty() || spec.tokenizer == "byte" || !spec.tokenizer_path.empty(),
+                "tokenizer",
+                absl::StrCat("`", spec.tokenizer,
+                             "` is not known; use byte, or name a tokenizer or a model"));
   check.Require(!spec.data_path.empty(), "data.train", "is missing; name a dataset");
   check.Within("data.eval_fraction", spec.eval_fraction, 0, 0.5);
   check.Between("train.steps", spec.steps, 1, kMostSteps);
@@ -258,6 +262,7 @@ std::vector<FieldProblem> Validate(const TrainSpec& spec) {
 }
 
 TrainSpec Resolve(TrainSpec spec, int64_t cores, bool bf16_supported) {
+  if (spec.tokenizer.empty() && spec.model_from.empty()) spec.tokenizer = "byte";
   if (!spec.threads) spec.threads = std::min(cores, kMostThreads);
   if (!spec.compute) {
     // Under `tiny` also where the processor has to emulate it.

@@ -23,11 +23,17 @@
 namespace millrace {
 
 struct TrainSpec {
-  // model: content of a Hugging Face style config.json. `vocab_size` may be left out: it is then
-  // the tokenizer's.
+  // model, one of the two. config: content of a Hugging Face style config.json. `vocab_size` may be
+  // left out: it is then the tokenizer's.
   std::string model_config_json;
-  // tokenizer
-  std::string tokenizer = "byte";
+  // from: weights to begin with, as the job names them. `model_path` is the model directory or GGUF
+  // file that the name stands for; a run that has a checkpoint needs it no more.
+  std::string model_from;
+  std::string model_path;
+  // tokenizer, as the job names it. Empty: the model's own with `model_from`, else "byte".
+  // `tokenizer_path` is the file or folder that another name than "byte" stands for.
+  std::string tokenizer;
+  std::string tokenizer_path;
 
   // data. `data_path` is the file or folder that data.train stands for.
   std::string data_path;

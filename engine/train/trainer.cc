@@ -233,7 +233,8 @@ absl::Status Trainer::Save(const std::string& trigger) {
     return NonFinite(run_.at.step, "weights are infinite or NaN; no checkpoint was made of them");
   }
   const absl::StatusOr<CheckpointInfo> info =
-      WriteCheckpoint(run_.checkpoints, run_.model, *run_.state, run_.at, &stop_.cancel_flag());
+      WriteCheckpoint(run_.checkpoints, run_.model, *run_.state, run_.at, &stop_.cancel_flag(),
+                      run_.tokenizer_folder);
   if (!info.ok()) return OnDisk(info.status());
   saved_step_ = run_.at.step;
   observer_.OnCheckpoint({info->step, info->size_bytes, SecondsSince(start), trigger});

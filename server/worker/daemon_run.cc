@@ -85,10 +85,10 @@ absl::StatusOr<TrainResult> RunAttempt(const DaemonRunOptions& options,
   MILLRACE_ASSIGN_OR_RETURN(v1::JobSpec spec, ParseJobFile(text));
   MILLRACE_ASSIGN_OR_RETURN(const std::string dataset,
                             ParseDatasetName("data.train", spec.data().train()));
-  const std::string data_path =
-      absl::StrCat(DataPaths(options.data_dir).Dataset(dataset), "/files");
+  JobPaths paths;
+  paths.data = absl::StrCat(DataPaths(options.data_dir).Dataset(dataset), "/files");
   std::vector<FieldProblem> problems;
-  TrainSpec train_spec = ToTrainSpec(spec, data_path, &problems);
+  TrainSpec train_spec = ToTrainSpec(spec, paths, &problems);
   MILLRACE_RETURN_IF_ERROR(StatusOf(problems));
   // The daemon has filled in both.
   if (train_spec.compute && train_spec.threads) {

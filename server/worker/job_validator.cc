@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/status_macros.h"
-#include "engine/data/tokenizer.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/schedule/planner.h"
 #include "engine/train/job_model.h"
 #include "engine/train/job_plan.h"
+#include "engine/train/job_tokenizer.h"
 #include "engine/train/system_memory.h"
 #include "engine/train/train_spec.h"
 #include "server/base/errors.h"
@@ -37,7 +37,7 @@ constexpr size_t kMostTraceBytes = size_t{60} << 20;
 std::optional<ModelSpec> CheckModel(const TrainSpec& spec, std::vector<FieldProblem>* problems) {
   // What is not given at all is a problem of the spec.
   if (spec.model_config_json.empty()) return std::nullopt;
-  const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeTokenizer(spec.tokenizer);
+  const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeJobTokenizer(spec);
   return MakeJobModel(
       spec, tokenizer.ok() ? std::optional((*tokenizer)->vocab_size()) : std::nullopt, problems);
 }
@@ -172,7 +172,9 @@ absl::StatusOr<JobValidator::JudgedSpec> JobValidator::Judge(const v1::JobSpec& 
                                                      "`millrace datasets list` lists them")});
     }
   }
-  TrainSpec train_spec = ToTrainSpec(spec, spec.data().train(), &problems);
+  JobPaths paths;
+  paths.data = spec.data().train();
+  TrainSpec train_spec = ToTrainSpec(spec, paths, &problems);
   for (FieldProblem& problem : Validate(train_spec)) problems.push_back(std::move(problem));
   std::vector<FieldProblem> model_problems;
   std::optional<ModelSpec> model = CheckModel(train_spec, &model_problems);

@@ -65,7 +65,7 @@ class PrintingObserver : public LogObserver {
 absl::StatusOr<TrainResult> Run(const LocalRunOptions& options, const v1::JobSpec& spec,
                                 StopControl& stop, spdlog::logger& log) {
   std::vector<FieldProblem> problems;
-  const TrainSpec train_spec = ToTrainSpec(spec, spec.data().train(), &problems);
+  const TrainSpec train_spec = ToTrainSpec(spec, PathsInJob(spec), &problems);
   MILLRACE_RETURN_IF_ERROR(StatusOf(problems));
   PrintingObserver observer(&stop, &log);
   return Train(train_spec, options.folder, observer, stop);

@@ -207,7 +207,13 @@ void ConvertTrace(const v1::TraceSpec& from, TrainSpec* to, std::vector<FieldPro
 
 std::string StructToJson(const google::protobuf::Struct& value) { return ToJson(value).dump(); }
 
-TrainSpec ToTrainSpec(const v1::JobSpec& spec, const std::string& data_path,
+JobPaths PathsInJob(const v1::JobSpec& spec) {
+  return {.data = spec.data().train(),
+          .model = spec.model().from(),
+          .tokenizer = spec.tokenizer() == "byte" ? "" : spec.tokenizer()};
+}
+
+TrainSpec ToTrainSpec(const v1::JobSpec& spec, const JobPaths& paths,
                       std::vector<FieldProblem>* problems) {
   TrainSpec result;
   CheckName(spec.name(), problems);
@@ -215,8 +221,11 @@ TrainSpec ToTrainSpec(const v1::JobSpec& spec, const std::string& data_path,
     CheckConfigValue(value, absl::StrCat("model.config.", key), problems);
   }
   if (spec.model().has_config()) result.model_config_json = StructToJson(spec.model().config());
-  if (!spec.tokenizer().empty()) result.tokenizer = spec.tokenizer();
-  result.data_path = data_path;
+  result.model_from = spec.model().from();
+  result.model_path = paths.model;
+  result.tokenizer = spec.tokenizer();
+  result.tokenizer_path = paths.tokenizer;
+  result.data_path = paths.data;
   if (spec.data().has_eval_fraction()) result.eval_fraction = spec.data().eval_fraction();
   result.sequence_length = spec.data().sequence_length();
   ConvertTrain(spec.train(), &result, problems);
@@ -248,6 +257,7 @@ TrainSpec ToTrainSpec(const v1::JobSpec& spec, const std::string& data_path,
 }
 
 v1::JobSpec FillIn(v1::JobSpec spec, const TrainSpec& resolved) {
+  if (!resolved.model_from.empty()) spec.mutable_model()->set_from(resolved.model_from);
   spec.set_tokenizer(resolved.tokenizer);
   spec.mutable_data()->set_eval_fraction(resolved.eval_fraction);
 

@@ -16,10 +16,19 @@ namespace millrace {
 // `hidden_size: 256` is 256 again.
 std::string StructToJson(const google::protobuf::Struct& value);
 
-// `data_path` is the file or folder that data.train stands for; empty where there is none. What
-// the engine has no word for (an unknown schedule, three betas, …) is added to `problems`; the
+// The files and folders that names in a job stand for; empty where there are none.
+struct JobPaths {
+  std::string data;       // data.train
+  std::string model;      // model.from
+  std::string tokenizer;  // tokenizer; not of `byte`
+};
+
+// Of a job that runs without a daemon: its names are paths.
+JobPaths PathsInJob(const v1::JobSpec& spec);
+
+// What the engine has no word for (an unknown schedule, three betas, …) is added to `problems`; the
 // values themselves are for engine/train's Validate to judge.
-TrainSpec ToTrainSpec(const v1::JobSpec& spec, const std::string& data_path,
+TrainSpec ToTrainSpec(const v1::JobSpec& spec, const JobPaths& paths,
                       std::vector<FieldProblem>* problems);
 
 // `spec` with every field set to what `resolved`, which came of it, says; budgets and

@@ -109,6 +109,7 @@ INSTANTIATE_TEST_SUITE_P(
     Fields, BadTrainSpecTest,
     testing::Values(
         Bad{"model.config", [](TrainSpec& s) { s.model_config_json.clear(); }},
+        Bad{"model.from", [](TrainSpec& s) { s.model_from = "models/tiny"; }},
         Bad{"tokenizer", [](TrainSpec& s) { s.tokenizer = "word"; }},
         Bad{"data.train", [](TrainSpec& s) { s.data_path.clear(); }},
         Bad{"data.eval_fraction", [](TrainSpec& s) { s.eval_fraction = 0.6; }},

@@ -96,6 +96,23 @@ TEST_F(LocalWorkerTest, PrintsOneObjectAStep) {
   EXPECT_THAT(Log(), HasSubstr("[info] SUCCEEDED after step 12"));
 }
 
+TEST_F(LocalWorkerTest, BeginsWithTheModelOfAnotherRunAndItsTokenizer) {
+  WriteJob(TinyJob(folder_ + "/text.txt", 20));
+  ASSERT_EQ(Wait(StartJob()), 0) << Log();
+  const double trained = Lines().back()["loss"];
+  const std::string model = folder_ + "/run/checkpoints/20";
+  WriteJob(absl::StrCat("name: tuned\nmodel: {from: '", model, "'}\ndata: {train: '", folder_,
+                        "/text.txt', sequence_length: 32}\n"
+                        "train: {steps: 2, tokens_per_step: 64, threads: 1}\n"));
+  ASSERT_EQ(Wait(Start({"--spec", folder_ + "/job.yaml", "--dir", folder_ + "/tuned"})), 0)
+      << Log();
+  ASSERT_EQ(Lines().size(), 22);
+  EXPECT_EQ(Lines()[20]["step"], 1);
+  EXPECT_LT(Lines()[20]["loss"], trained + 0.5);
+  EXPECT_EQ(*ReadFile(folder_ + "/tuned/checkpoints/2/tokenizer.json"),
+            *ReadFile(model + "/tokenizer.json"));
+}
+
 TEST_F(LocalWorkerTest, StopsOnSigtermWithACheckpointAndGoesOn) {
   WriteJob(TinyJob(folder_ + "/text.txt", 100'000, "checkpoint: {every_steps: 0}\n"));
   int pid = StartJob();

@@ -64,7 +64,7 @@ TEST(SpecConversion, RefusesNumbersThatJsonDoesNotHave) {
       std::numeric_limits<double>::infinity());
   config["list"].mutable_list_value()->mutable_values(1)->clear_kind();
   std::vector<FieldProblem> problems;
-  ToTrainSpec(spec, "", &problems);
+  ToTrainSpec(spec, {}, &problems);
   std::vector<std::string> fields;
   for (const FieldProblem& problem : problems) fields.push_back(problem.field);
   EXPECT_THAT(fields, UnorderedElementsAre("model.config.hidden_size", "model.config.deep.x",
@@ -76,7 +76,7 @@ TEST(SpecConversion, RefusesANameThatIsNotAShortLine) {
   const auto problems_with = [&](const std::string& name) {
     spec.set_name(name);
     std::vector<FieldProblem> problems;
-    ToTrainSpec(spec, "", &problems);
+    ToTrainSpec(spec, {}, &problems);
     return problems.size();
   };
   std::string umlauts;
@@ -88,7 +88,7 @@ TEST(SpecConversion, RefusesANameThatIsNotAShortLine) {
 
 TEST(SpecConversion, CarriesEveryField) {
   std::vector<FieldProblem> problems;
-  const TrainSpec spec = ToTrainSpec(Parse(kFull), "/data/plays", &problems);
+  const TrainSpec spec = ToTrainSpec(Parse(kFull), {.data = "/data/plays"}, &problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(spec.data_path, "/data/plays");
   EXPECT_DOUBLE_EQ(spec.eval_fraction, 0.1);
@@ -136,7 +136,7 @@ TEST(SpecConversion, CarriesEveryField) {
 
 TEST(SpecConversion, WritesWholeNumbersOfAModelAsIntegers) {
   std::vector<FieldProblem> problems;
-  const TrainSpec spec = ToTrainSpec(Parse(kFull), "", &problems);
+  const TrainSpec spec = ToTrainSpec(Parse(kFull), {}, &problems);
   const nlohmann::json config = nlohmann::json::parse(spec.model_config_json);
   EXPECT_TRUE(config["hidden_size"].is_number_integer());
   EXPECT_EQ(config["hidden_size"], 256);
@@ -148,7 +148,7 @@ TEST(SpecConversion, WritesWholeNumbersOfAModelAsIntegers) {
 
 TEST(SpecConversion, LeavesDefaultsToTheEngine) {
   std::vector<FieldProblem> problems;
-  const TrainSpec spec = ToTrainSpec(v1::JobSpec(), "", &problems);
+  const TrainSpec spec = ToTrainSpec(v1::JobSpec(), {}, &problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(spec.model_config_json, "");
   EXPECT_EQ(spec.tokenizer, TrainSpec().tokenizer);
@@ -167,7 +167,7 @@ TEST(SpecConversion, NamesWhatTheEngineHasNoWordFor) {
   std::vector<FieldProblem> problems;
   ToTrainSpec(Parse("train: {optimizer: {name: adam, betas: [0.9]}, schedule: {name: step}}\n"
                     "precision: {recipe: half, compute: fp8}\n"),
-              "", &problems);
+              {}, &problems);
   std::vector<std::string> fields;
   for (const FieldProblem& problem : problems) fields.push_back(problem.field);
   EXPECT_THAT(fields, ElementsAre("train.optimizer.name", "train.optimizer.betas",
@@ -181,7 +181,7 @@ TEST(SpecConversion, NamesPlanChoicesAndTracesThatAreNone) {
   ToTrainSpec(Parse("memory: {plan: {order: random, activations: some, layer_inputs: disk,\n"
                     "                head: half}}\n"
                     "trace: {steps: [10]}\n"),
-              "", &problems);
+              {}, &problems);
   std::vector<std::string> fields;
   for (const FieldProblem& problem : problems) fields.push_back(problem.field);
   EXPECT_THAT(fields, ElementsAre("memory.plan.order", "memory.plan.activations",
@@ -197,7 +197,7 @@ TEST(SpecConversion, FillsInWhatWasDecidedOnce) {
       "model: {config: {model_type: llama}}\n"
       "data: {train: datasets/plays, sequence_length: 64}\n"
       "train: {steps: 100, tokens_per_step: 128}\n");
-  TrainSpec resolved = Resolve(ToTrainSpec(submitted, "", &problems), 4, true);
+  TrainSpec resolved = Resolve(ToTrainSpec(submitted, {}, &problems), 4, true);
   resolved.tokens_per_micro_batch = 64;
   const v1::JobSpec filled = FillIn(submitted, resolved);
   EXPECT_EQ(filled.train().threads(), 4);
@@ -210,7 +210,7 @@ TEST(SpecConversion, FillsInWhatWasDecidedOnce) {
   EXPECT_EQ(filled.memory().device(), "cpu");
   EXPECT_FALSE(filled.memory().has_plan());
 
-  const v1::JobSpec again = FillIn(filled, Resolve(ToTrainSpec(filled, "", &problems), 8, false));
+  const v1::JobSpec again = FillIn(filled, Resolve(ToTrainSpec(filled, {}, &problems), 8, false));
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(filled, again))
       << FormatJobFile(again);
   EXPECT_TRUE(
@@ -218,12 +218,33 @@ TEST(SpecConversion, FillsInWhatWasDecidedOnce) {
       << "the job file that a worker is started with says the same";
 }
 
+TEST(SpecConversion, AModelToBeginWithHasItsTokenizer) {
+  std::vector<FieldProblem> problems;
+  const v1::JobSpec job = Parse("model: {from: models/tiny}\n");
+  const TrainSpec spec = ToTrainSpec(job, {.model = "/models/tiny/files"}, &problems);
+  EXPECT_EQ(spec.model_from, "models/tiny");
+  EXPECT_EQ(spec.model_path, "/models/tiny/files");
+  EXPECT_EQ(spec.model_config_json, "");
+  const v1::JobSpec filled = FillIn(job, Resolve(spec, 1, true));
+  EXPECT_EQ(filled.model().from(), "models/tiny");
+  EXPECT_EQ(filled.tokenizer(), "");
+}
+
+TEST(SpecConversion, WithoutADaemonNamesArePaths) {
+  const JobPaths paths = PathsInJob(
+      Parse("model: {from: smol}\ntokenizer: smol/tokenizer.json\ndata: {train: text.txt}\n"));
+  EXPECT_EQ(paths.model, "smol");
+  EXPECT_EQ(paths.tokenizer, "smol/tokenizer.json");
+  EXPECT_EQ(paths.data, "text.txt");
+  EXPECT_EQ(PathsInJob(Parse("tokenizer: byte\n")).tokenizer, "");
+}
+
 TEST(SpecConversion, FillsInOnlyWhatTheOptimizerHas) {
   std::vector<FieldProblem> problems;
   const v1::JobSpec sgd = Parse(
       "train: {steps: 100, optimizer: {name: sgd, momentum: 0.5}}\n"
       "precision: {recipe: tiny}\n");
-  const TrainSpec spec = ToTrainSpec(sgd, "", &problems);
+  const TrainSpec spec = ToTrainSpec(sgd, {}, &problems);
   EXPECT_EQ(spec.optimizer, OptimizerKind::kSgd);
   EXPECT_EQ(spec.momentum, 0.5);
   EXPECT_EQ(spec.recipe, Recipe::kTiny);
@@ -238,7 +259,7 @@ TEST(SpecConversion, FillsInOnlyWhatTheOptimizerHas) {
 TEST(SpecConversion, ChangesNothingThatWasSaid) {
   std::vector<FieldProblem> problems;
   const v1::JobSpec spec = Parse(kFull);
-  const v1::JobSpec filled = FillIn(spec, Resolve(ToTrainSpec(spec, "", &problems), 8, true));
+  const v1::JobSpec filled = FillIn(spec, Resolve(ToTrainSpec(spec, {}, &problems), 8, true));
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(spec, filled))
       << FormatJobFile(filled);
 }
