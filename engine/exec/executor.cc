@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "engine/base/status_macros.h"
+#include "engine/model/rotary_tables.h"
 #include "engine/ops/embedding.h"
-#include "engine/ops/rotary_table.h"
 #include "engine/optim/gradient_norm.h"
 
 namespace millrace {
@@ -47,16 +47,15 @@ absl::Status Executor::Prepare(absl::Span<const Schedule* const> schedules) {
                             AlignedBuffer::Allocate(host_bytes, "gradients and layer inputs"));
   host_arena_.emplace("host", host_memory_.data(), host_memory_.size());
 
-  const ModelSpec& spec = model_.spec;
-  if (spec.position != PositionKind::kRotary) return absl::OkStatus();
-  rotary_table_.resize(RotaryTableBytes(spec, plan_.shape) / sizeof(float));
-  FillRotaryTable(spec.rotary, spec.rotary_width, plan_.shape.longest_document,
-                  plan_.shape.longest_document, rotary_table_.data());
+  if (RotaryTables(model_.spec) == 0) return absl::OkStatus();
+  const int64_t positions = plan_.shape.longest_document;
+  rotary_tables_.resize(RotaryTableBytes(model_.spec, plan_.shape) / sizeof(float));
+  FillRotaryTables(model_.spec, positions, positions, rotary_tables_.data());
   const Buffer& buffer = schedules.front()->buffers.front();
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const table,
                             device_arena_.Place(buffer.offset, buffer.bytes, NameOf(buffer.kind)));
-  device_rotary_table_ = reinterpret_cast<const float*>(table);
-  device_.CopyToDevice(stream(StreamId::kCompute), table, rotary_table_.data(), buffer.bytes);
+  device_rotary_tables_ = reinterpret_cast<const float*>(table);
+  device_.CopyToDevice(stream(StreamId::kCompute), table, rotary_tables_.data(), buffer.bytes);
   return stream(StreamId::kCompute).Synchronize();
 }
 
@@ -124,7 +123,12 @@ PassContext Executor::Context(const Instruction& instruction, const Pass& pass) 
           .tokens = static_cast<int64_t>(batch.inputs.size()),
           .boundaries = batch.boundaries,
           .positions = reinterpret_cast<const int32_t*>(Address(instruction.positions)),
-          .rotary_table = device_rotary_table_};
+          .rotary_table = device_rotary_tables_,
+          .window_rotary_table =
+              RotaryTables(model_.spec) > 1
+                  ? device_rotary_tables_ +
+                        RotaryTableElements(model_.spec, plan_.shape.longest_document)
+                  : nullptr};
 }
 
 size_t Executor::RowBytes(const TokenBatch& batch) const {
@@ -283,6 +287,7 @@ void Executor::EmbedGather(const Instruction& instruction, const Pass& pass) {
          .vocab = model_.spec.vocab_size,
          .max_positions = model_.spec.max_positions,
          .dtype = dtype,
+         .scale = model_.spec.embedding_scale,
          .token_table = BindTensor(layout, slab, dtype, TensorRole::kTokenEmbedding),
          .position_table = BindTensor(layout, slab, dtype, TensorRole::kPositionEmbedding),
          .y = rows},
@@ -302,6 +307,7 @@ void Executor::EmbedScatter(const Instruction& instruction, const Pass& pass) {
          .positions = batch.positions,
          .hidden = model_.spec.hidden_size,
          .dtype = model_.compute_dtype,
+         .scale = model_.spec.embedding_scale,
          .dy = rows,
          .table_dtype = gradient.dtype,
          .token_table = gradient.Of(layout, TensorRole::kTokenEmbedding).data,

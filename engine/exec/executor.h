@@ -54,7 +54,7 @@ class Executor {
   Executor(const ScheduledModel& model, const Plan& plan, Device* device, Ops* ops,
            ThreadPool* host_pool, HostState* state, const std::atomic<bool>* cancelled);
 
-  // Takes the host arena and fills what stays the same: the rotary table, at its place in every
+  // Takes the host arena and fills what stays the same: the rotary tables, at their place in every
   // schedule. `schedules` are all that will run.
   absl::Status Prepare(absl::Span<const Schedule* const> schedules);
 
@@ -109,8 +109,8 @@ class Executor {
   std::optional<Arena> host_arena_;
   std::array<std::unique_ptr<Stream>, kNumStreams> streams_;
   std::vector<std::unique_ptr<Event>> events_;
-  std::vector<float> rotary_table_;
-  const float* device_rotary_table_ = nullptr;
+  std::vector<float> rotary_tables_;
+  const float* device_rotary_tables_ = nullptr;
   // Of the buffers of the schedule that runs; a bound slot's is what it is bound to.
   std::vector<std::byte*> addresses_;
 };

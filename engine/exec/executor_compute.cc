@@ -50,7 +50,7 @@ void Executor::Head(const Instruction& instruction, Pass& pass) {
   void* scratch = Address(instruction.scratch);
   if (pass.logits != nullptr) {
     return HeadLogits(context, weights, {0, model_.spec.vocab_size, weights.projection}, input,
-                      scratch, pass.logits);
+                      context.tokens - 1, 1, scratch, pass.logits);
   }
   const HeadLoss loss = LossOf(instruction, pass);
   if (instruction.opcode == Opcode::kHeadEvaluate) {
@@ -79,7 +79,8 @@ void Executor::HeadTiles(const Schedule& schedule, const Instruction& instructio
   switch (instruction.opcode) {
     case Opcode::kHeadStatistics:
       if (pass.logits != nullptr) {
-        return HeadLogits(context, weights, tile, input, scratch, pass.logits);
+        return HeadLogits(context, weights, tile, input, context.tokens - 1, 1, scratch,
+                          pass.logits);
       }
       return HeadStatistics(context, weights, tile, loss, input, scratch, output);
     case Opcode::kHeadTileGradient: {

@@ -1,39 +1,74 @@
 #include "engine/model/block.h"
 
 #include <algorithm>
+#include <array>
 
 #include "engine/model/carver.h"
 
 namespace millrace {
 namespace {
 
+// What forward leaves: results of products and attention, and (remade) what follows from them and
+// x.
 struct Saved {
   Saved(const ModelSpec& spec, int64_t tokens, DType dtype, const void* saved, const void* remade) {
     const size_t size = SizeOf(dtype);
     const bool layer_norm = spec.norm == NormKind::kLayerNorm;
+    const int64_t hidden = tokens * spec.hidden_size;
     Carver carver(const_cast<void*>(saved));
     qkv = carver.Take(tokens * spec.qkv_size(), size);
     attention = carver.Take(tokens * spec.query_size(), size);
     log_sum_exp = carver.TakeFloats(tokens * spec.num_heads);
-    middle = carver.Take(tokens * spec.hidden_size, size);
+    if (spec.norm_after) {
+      attention_output = carver.Take(hidden, size);
+      mlp_output = carver.Take(hidden, size);
+    } else if (!spec.parallel_residual) {
+      middle = carver.Take(hidden, size);
+    }
     mlp_in = carver.Take(tokens * spec.mlp_in_size(), size);
     bytes = carver.used();
 
     Carver again(const_cast<void*>(remade));
-    attention_input = again.Take(tokens * spec.hidden_size, size);
-    mlp_input = again.Take(tokens * spec.hidden_size, size);
+    const auto norm = [&](Norm& n, int64_t rows, bool centred) {
+      n.rstd = again.TakeFloats(rows);
+      n.mean = centred ? again.TakeFloats(rows) : nullptr;
+    };
+    if (spec.norm_before) {
+      attention_input = again.Take(hidden, size);
+      mlp_input = again.Take(hidden, size);
+    }
     activation = again.Take(tokens * spec.intermediate_size, size);
-    attention_rstd = again.TakeFloats(tokens);
-    mlp_rstd = again.TakeFloats(tokens);
-    attention_mean = layer_norm ? again.TakeFloats(tokens) : nullptr;
-    mlp_mean = layer_norm ? again.TakeFloats(tokens) : nullptr;
+    if (spec.norm_before) {
+      norm(attention_norm, tokens, layer_norm);
+      norm(mlp_norm, tokens, layer_norm);
+    }
+    if (spec.norm_after) {
+      middle = again.Take(hidden, size);
+      norm(attention_post_norm, tokens, layer_norm);
+      norm(mlp_post_norm, tokens, layer_norm);
+    }
+    if (spec.query_key_norm != QueryKeyNorm::kNone) {
+      const bool heads = spec.query_key_norm == QueryKeyNorm::kPerHead;
+      queries_keys = again.Take(tokens * (spec.query_size() + spec.kv_size()), size);
+      norm(query_norm, tokens * (heads ? spec.num_heads : 1), false);
+      norm(key_norm, tokens * (heads ? spec.num_kv_heads : 1), false);
+    }
     remade_bytes = again.used();
   }
 
-  void *qkv, *attention, *middle, *mlp_in;
+  // Statistics of one.
+  struct Norm {
+    float *rstd = nullptr, *mean = nullptr;
+  };
+
+  // Without query and key norms, q and k in qkv are rotated; with them qkv is the product alone.
+  void *qkv, *attention, *mlp_in;
+  void* middle = nullptr;                                   // h
+  void *attention_output = nullptr, *mlp_output = nullptr;  // before their norms
   float* log_sum_exp;
-  void *attention_input, *mlp_input, *activation;
-  float *attention_rstd, *mlp_rstd, *attention_mean, *mlp_mean;
+  void *attention_input = nullptr, *mlp_input = nullptr, *activation;
+  void* queries_keys = nullptr;  // [tokens, query + kv], normalized and rotated
+  Norm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, query_norm, key_norm;
   size_t bytes, remade_bytes;
 };
 
@@ -41,8 +76,11 @@ struct Saved {
 struct Scratch {
   Scratch(const ModelSpec& spec, int64_t tokens, DType dtype, void* base) {
     const size_t size = SizeOf(dtype);
+    const int64_t hidden = tokens * spec.hidden_size;
     Carver carver(base);
-    dnormed = carver.Take(tokens * spec.hidden_size, size);
+    dnormed = carver.Take(hidden, size);
+    if (spec.norm_after) doutput = carver.Take(hidden, size);
+    if (spec.parallel_residual) dmlp_input = carver.Take(hidden, size);
     Carver half = carver;
     dactivation = carver.Take(tokens * spec.intermediate_size, size);
     dmlp_in = carver.Take(tokens * spec.mlp_in_size(), size);
@@ -51,49 +89,264 @@ struct Scratch {
     bytes = std::max(carver.used(), half.used());
   }
 
-  void *dnormed, *dactivation, *dmlp_in, *dattention, *dqkv;
+  void* dnormed;               // of a half's input
+  void* doutput = nullptr;     // of a half's output, before its norm
+  void* dmlp_input = nullptr;  // of the MLP's input, until attention has read what comes after both
+  void *dactivation, *dmlp_in, *dattention, *dqkv;
   size_t bytes;
+};
+
+// A norm of the block: its weights' roles, and where its statistics are.
+struct NormOf {
+  TensorRole weight, bias;
+  const Saved::Norm& statistics;
 };
 
 class Block {
  public:
-  Block(const PassContext& pass, const SlabLayout& layout, const void* weights)
+  Block(const PassContext& pass, const SlabLayout& layout, const void* weights, const void* x,
+        const Saved& saved)
       : pass_(pass),
         spec_(pass.spec),
         layout_(layout),
+        layer_(layout.index - 1),
         weights_(weights),
+        x_(x),
+        saved_(saved),
         dtype_(pass.ops.compute_dtype()) {}
 
-  DType dtype() const { return dtype_; }
+  void Forward(void* y) {
+    using enum TensorRole;
+    AttentionNorm();
+    Linear(kQkv, kQkvBias, attention_input(), nullptr, saved_.qkv);
+    PlaceQueriesAndKeys();
+    if (pass_.cache != nullptr) AddToCache();
+    pass_.ops.Run(pass_.stream, AttentionForward{.input = Attention(),
+                                                 .output = saved_.attention,
+                                                 .log_sum_exp = saved_.log_sum_exp});
+    if (spec_.parallel_residual) {
+      if (y != nullptr) Linear(kAttentionOutput, kAttentionOutputBias, saved_.attention, x_, y);
+    } else if (spec_.norm_after) {
+      Linear(kAttentionOutput, kAttentionOutputBias, saved_.attention, nullptr,
+             saved_.attention_output);
+      AttentionPostNorm();
+    } else {
+      Linear(kAttentionOutput, kAttentionOutputBias, saved_.attention, x_, saved_.middle);
+    }
 
-  void Norm(TensorRole weight, TensorRole bias, const void* x, void* y, float* mean, float* rstd) {
+    MlpNorm();
+    Linear(kMlpIn, kMlpInBias, mlp_input(), nullptr, saved_.mlp_in);
+    Activate();
+    if (spec_.norm_after) {
+      Linear(kMlpOut, kMlpOutBias, saved_.activation, nullptr, saved_.mlp_output);
+      MlpPostNorm(y);
+    } else if (y != nullptr) {
+      Linear(kMlpOut, kMlpOutBias, saved_.activation, spec_.parallel_residual ? y : saved_.middle,
+             y);
+    }
+  }
+
+  void Remake() {
+    AttentionNorm();
+    if (spec_.query_key_norm != QueryKeyNorm::kNone) PlaceQueriesAndKeys();
+    if (spec_.norm_after) {
+      AttentionPostNorm();
+      MlpPostNorm(nullptr);
+    }
+    MlpNorm();
+    Activate();
+  }
+
+  void Backward(const Scratch& scratch, void* dx, const SlabGradient& gradient) {
+    using enum TensorRole;
+    // dx is the gradient of y, and of h on its way there.
+    const void* doutput = dx;
+    if (spec_.norm_after) {
+      NormGradient(mlp_post_norm(), gradient, dx, saved_.mlp_output, nullptr, scratch.doutput);
+      doutput = scratch.doutput;
+    }
+    LinearGradient(kMlpOut, kMlpOutBias, gradient, doutput, saved_.activation, scratch.dactivation);
+    Activation activation = ActivationOf();
+    activation.dy = scratch.dactivation;
+    activation.dx = scratch.dmlp_in;
+    pass_.ops.Run(pass_.stream, activation);
+    void* const dmlp_input = spec_.parallel_residual ? scratch.dmlp_input : scratch.dnormed;
+    LinearGradient(kMlpIn, kMlpInBias, gradient, scratch.dmlp_in, mlp_input(), dmlp_input);
+    if (!spec_.parallel_residual) {
+      InputGradient(mlp_norm(), gradient, dmlp_input, saved_.middle, dx);
+    }
+
+    if (spec_.norm_after) {
+      NormGradient(attention_post_norm(), gradient, dx, saved_.attention_output, nullptr,
+                   scratch.doutput);
+    }
+    LinearGradient(kAttentionOutput, kAttentionOutputBias, gradient, doutput, saved_.attention,
+                   scratch.dattention);
+    pass_.ops.Run(pass_.stream, AttentionBackward{.input = Attention(),
+                                                  .output = saved_.attention,
+                                                  .log_sum_exp = saved_.log_sum_exp,
+                                                  .doutput = scratch.dattention,
+                                                  .dqkv = scratch.dqkv});
+    Rotate(scratch.dqkv, spec_.qkv_size(), /*backward=*/true);
+    QueryKeyNormGradient(gradient, scratch.dqkv);
+    LinearGradient(kQkv, kQkvBias, gradient, scratch.dqkv, attention_input(), scratch.dnormed);
+    InputGradient(attention_norm(), gradient, scratch.dnormed, x_, dx);
+    if (spec_.parallel_residual) InputGradient(mlp_norm(), gradient, dmlp_input, x_, dx);
+  }
+
+ private:
+  // --- Pieces that forward and remaking share
+
+  void AttentionNorm() {
+    if (spec_.norm_before) Norm(attention_norm(), x_, nullptr, saved_.attention_input);
+  }
+  void MlpNorm() {
+    if (spec_.norm_before) Norm(mlp_norm(), before_mlp(), nullptr, saved_.mlp_input);
+  }
+  void AttentionPostNorm() {
+    Norm(attention_post_norm(), saved_.attention_output, x_, saved_.middle);
+  }
+  void MlpPostNorm(void* y) { Norm(mlp_post_norm(), saved_.mlp_output, saved_.middle, y); }
+  void Activate() {
+    Activation activation = ActivationOf();
+    activation.y = saved_.activation;
+    pass_.ops.Run(pass_.stream, activation);
+  }
+  // Queries and keys as attention reads them.
+  void PlaceQueriesAndKeys() {
+    if (spec_.query_key_norm != QueryKeyNorm::kNone) {
+      for (const HeadNorm& part : HeadNorms()) {
+        pass_.ops.Run(pass_.stream, NormForward{.layer_norm = false,
+                                                .plus_one = spec_.norm_plus_one,
+                                                .tokens = pass_.tokens,
+                                                .width = part.width,
+                                                .groups = part.groups,
+                                                .epsilon = spec_.norm_epsilon,
+                                                .x = Column(saved_.qkv, part.column),
+                                                .x_stride = spec_.qkv_size(),
+                                                .weight = Weight(part.weight),
+                                                .y = Column(queries(), part.column),
+                                                .y_stride = query_stride(),
+                                                .rstd = part.rstd});
+      }
+    }
+    Rotate(queries(), query_stride(), /*backward=*/false);
+  }
+
+  // --- Where things are
+
+  const void* attention_input() const { return spec_.norm_before ? saved_.attention_input : x_; }
+  const void* mlp_input() const { return spec_.norm_before ? saved_.mlp_input : before_mlp(); }
+  const void* before_mlp() const { return spec_.parallel_residual ? x_ : saved_.middle; }
+  // Queries and after them keys; elements of a row.
+  void* queries() const {
+    return saved_.queries_keys != nullptr ? saved_.queries_keys : saved_.qkv;
+  }
+  int64_t query_stride() const {
+    return saved_.queries_keys != nullptr ? spec_.query_size() + spec_.kv_size() : spec_.qkv_size();
+  }
+  void* values() const { return Column(saved_.qkv, spec_.query_size() + spec_.kv_size()); }
+
+  NormOf attention_norm() const {
+    return {TensorRole::kAttentionNorm, TensorRole::kAttentionNormBias, saved_.attention_norm};
+  }
+  NormOf mlp_norm() const {
+    return {TensorRole::kMlpNorm, TensorRole::kMlpNormBias, saved_.mlp_norm};
+  }
+  NormOf attention_post_norm() const {
+    return {TensorRole::kAttentionPostNorm, TensorRole::kAttentionPostNormBias,
+            saved_.attention_post_norm};
+  }
+  NormOf mlp_post_norm() const {
+    return {TensorRole::kMlpPostNorm, TensorRole::kMlpPostNormBias, saved_.mlp_post_norm};
+  }
+
+  // Query and key norms, on columns of a matrix of queries and keys.
+  struct HeadNorm {
+    TensorRole weight;
+    int64_t column, width, groups;
+    float* rstd;
+  };
+  std::array<HeadNorm, 2> HeadNorms() const {
+    const bool heads = spec_.query_key_norm == QueryKeyNorm::kPerHead;
+    return {{{.weight = TensorRole::kQueryNorm,
+              .column = 0,
+              .width = heads ? spec_.head_dim : spec_.query_size(),
+              .groups = heads ? spec_.num_heads : 1,
+              .rstd = saved_.query_norm.rstd},
+             {.weight = TensorRole::kKeyNorm,
+              .column = spec_.query_size(),
+              .width = heads ? spec_.head_dim : spec_.kv_size(),
+              .groups = heads ? spec_.num_kv_heads : 1,
+              .rstd = saved_.key_norm.rstd}}};
+  }
+
+  const void* Weight(TensorRole role) const { return BindTensor(layout_, weights_, dtype_, role); }
+  void* Column(void* matrix, int64_t column) const {
+    return static_cast<std::byte*>(matrix) + static_cast<size_t>(column) * SizeOf(dtype_);
+  }
+
+  // --- Ops
+
+  void Norm(const NormOf& norm, const void* x, const void* residual, void* y) {
     pass_.ops.Run(pass_.stream, NormForward{.layer_norm = spec_.norm == NormKind::kLayerNorm,
+                                            .plus_one = spec_.norm_plus_one,
                                             .tokens = pass_.tokens,
                                             .width = spec_.hidden_size,
                                             .epsilon = spec_.norm_epsilon,
                                             .x = x,
-                                            .weight = Weight(weight),
-                                            .bias = Weight(bias),
+                                            .weight = Weight(norm.weight),
+                                            .bias = Weight(norm.bias),
+                                            .residual = residual,
                                             .y = y,
-                                            .mean = mean,
-                                            .rstd = rstd});
+                                            .mean = norm.statistics.mean,
+                                            .rstd = norm.statistics.rstd});
   }
 
-  // dx = dx + d/dx, so the residual path is in it already.
-  void NormGradient(TensorRole weight, TensorRole bias, const SlabGradient& gradient,
-                    const void* dy, const void* x, const float* mean, const float* rstd, void* dx) {
+  void NormGradient(const NormOf& norm, const SlabGradient& gradient, const void* dy, const void* x,
+                    const void* residual, void* dx) {
     pass_.ops.Run(pass_.stream, NormBackward{.layer_norm = spec_.norm == NormKind::kLayerNorm,
+                                             .plus_one = spec_.norm_plus_one,
                                              .tokens = pass_.tokens,
                                              .width = spec_.hidden_size,
                                              .dy = dy,
                                              .x = x,
-                                             .weight = Weight(weight),
-                                             .mean = mean,
-                                             .rstd = rstd,
-                                             .residual = dx,
+                                             .weight = Weight(norm.weight),
+                                             .mean = norm.statistics.mean,
+                                             .rstd = norm.statistics.rstd,
+                                             .residual = residual,
                                              .dx = dx,
-                                             .dweight = gradient.Of(layout_, weight),
-                                             .dbias = gradient.Of(layout_, bias)});
+                                             .dweight = gradient.Of(layout_, norm.weight),
+                                             .dbias = gradient.Of(layout_, norm.bias)});
+  }
+
+  // Adds to dx the gradient through a half's input, norm(x) or x itself.
+  void InputGradient(const NormOf& norm, const SlabGradient& gradient, const void* dinput,
+                     const void* x, void* dx) {
+    if (spec_.norm_before) return NormGradient(norm, gradient, dinput, x, dx, dx);
+    pass_.ops.Run(pass_.stream,
+                  Add{.count = pass_.tokens * spec_.hidden_size, .x = dinput, .y = dx});
+  }
+
+  void QueryKeyNormGradient(const SlabGradient& gradient, void* dqkv) {
+    if (spec_.query_key_norm == QueryKeyNorm::kNone) return;
+    for (const HeadNorm& part : HeadNorms()) {
+      void* const columns = Column(dqkv, part.column);
+      pass_.ops.Run(pass_.stream, NormBackward{.layer_norm = false,
+                                               .plus_one = spec_.norm_plus_one,
+                                               .tokens = pass_.tokens,
+                                               .width = part.width,
+                                               .groups = part.groups,
+                                               .dy = columns,
+                                               .dy_stride = spec_.qkv_size(),
+                                               .x = Column(saved_.qkv, part.column),
+                                               .x_stride = spec_.qkv_size(),
+                                               .weight = Weight(part.weight),
+                                               .rstd = part.rstd,
+                                               .dx = columns,
+                                               .dx_stride = spec_.qkv_size(),
+                                               .dweight = gradient.Of(layout_, part.weight)});
+    }
   }
 
   void Linear(TensorRole weight, TensorRole bias, const void* x, const void* residual, void* y) {
@@ -123,63 +376,85 @@ class Block {
                                                .dbias = gradient.Of(layout_, bias)});
   }
 
-  void Rotate(void* qkv, bool backward) {
+  // Queries and keys at the beginning of each row of `matrix`.
+  void Rotate(void* matrix, int64_t stride, bool backward) {
     if (spec_.position != PositionKind::kRotary) return;
-    pass_.ops.Run(pass_.stream, Rotary{.tokens = pass_.tokens,
-                                       .heads = spec_.num_heads + spec_.num_kv_heads,
-                                       .head_dim = spec_.head_dim,
-                                       .rotary_width = spec_.rotary_width,
-                                       .row_stride = spec_.qkv_size(),
-                                       .positions = pass_.positions,
-                                       .cos_sin_table = pass_.rotary_table,
-                                       .x = qkv,
-                                       .backward = backward});
+    pass_.ops.Run(pass_.stream,
+                  Rotary{.tokens = pass_.tokens,
+                         .heads = spec_.num_heads + spec_.num_kv_heads,
+                         .head_dim = spec_.head_dim,
+                         .rotary_width = spec_.rotary_width,
+                         .row_stride = stride,
+                         .positions = pass_.positions,
+                         .cos_sin_table = spec_.UsesWindowRotary(layer_) ? pass_.window_rotary_table
+                                                                         : pass_.rotary_table,
+                         .x = matrix,
+                         .backward = backward});
   }
 
-  void AttentionNorm(const void* x, const Saved& saved) {
-    Norm(TensorRole::kAttentionNorm, TensorRole::kAttentionNormBias, x, saved.attention_input,
-         saved.attention_mean, saved.attention_rstd);
-  }
-  void MlpNorm(const Saved& saved) {
-    Norm(TensorRole::kMlpNorm, TensorRole::kMlpNormBias, saved.middle, saved.mlp_input,
-         saved.mlp_mean, saved.mlp_rstd);
-  }
-  void Activate(const Saved& saved) {
-    pass_.ops.Run(pass_.stream, Activation{.kind = spec_.activation,
-                                           .gated = spec_.gated_mlp,
-                                           .tokens = pass_.tokens,
-                                           .width = spec_.intermediate_size,
-                                           .x = saved.mlp_in,
-                                           .y = saved.activation});
+  Activation ActivationOf() const {
+    return {.kind = spec_.activation,
+            .gated = spec_.gated_mlp,
+            .tokens = pass_.tokens,
+            .width = spec_.intermediate_size,
+            .x = saved_.mlp_in};
   }
 
-  // Attention inside the fused matrix of q, k and v.
-  AttentionInput Attention(const void* qkv) const {
-    const auto column = [&](int64_t elements) {
-      return static_cast<const std::byte*>(qkv) + static_cast<size_t>(elements) * SizeOf(dtype_);
-    };
-    return {.tokens = pass_.tokens,
-            .num_heads = spec_.num_heads,
-            .num_kv_heads = spec_.num_kv_heads,
-            .head_dim = spec_.head_dim,
-            .boundaries = pass_.boundaries,
-            .scale = static_cast<float>(spec_.attention_scale),
-            .q = column(0),
-            .k = column(spec_.query_size()),
-            .v = column(spec_.query_size() + spec_.kv_size()),
-            .q_stride = spec_.qkv_size(),
-            .k_stride = spec_.qkv_size(),
-            .v_stride = spec_.qkv_size()};
+  AttentionInput Attention() const {
+    AttentionInput input = {.tokens = pass_.tokens,
+                            .num_heads = spec_.num_heads,
+                            .num_kv_heads = spec_.num_kv_heads,
+                            .head_dim = spec_.head_dim,
+                            .boundaries = pass_.boundaries,
+                            .scale = static_cast<float>(spec_.AttentionScaleOf(layer_)),
+                            .softcap = static_cast<float>(spec_.attention_softcap),
+                            .window = spec_.WindowOf(layer_),
+                            .q = queries(),
+                            .k = Column(queries(), spec_.query_size()),
+                            .v = values(),
+                            .q_stride = query_stride(),
+                            .k_stride = query_stride(),
+                            .v_stride = spec_.qkv_size()};
+    if (pass_.cache != nullptr) {
+      input.key_begin = pass_.cache->key_begin;
+      input.key_count = pass_.cache->key_count;
+      input.k = CacheRow(pass_.cache->keys, 0);
+      input.v = CacheRow(pass_.cache->values, 0);
+      input.k_stride = input.v_stride = spec_.kv_size();
+    }
+    return input;
   }
 
- private:
-  const void* Weight(TensorRole role) const { return BindTensor(layout_, weights_, dtype_, role); }
+  void* CacheRow(void* cache, int64_t row) const {
+    return Column(cache, (layer_ * pass_.cache->rows + row) * spec_.kv_size());
+  }
+
+  void AddToCache() {
+    const KeyValueCache& cache = *pass_.cache;
+    for (size_t i = 0; i < cache.key_count.size(); ++i) {
+      const int64_t token = pass_.boundaries[i], count = pass_.boundaries[i + 1] - token;
+      const int64_t row = cache.key_begin[i] + cache.key_count[i] - count;
+      const auto copy = [&](void* source, int64_t stride, void* target) {
+        pass_.ops.Run(pass_.stream, CopyRows{.rows = count,
+                                             .width = spec_.kv_size(),
+                                             .source = Column(source, token * stride),
+                                             .source_stride = stride,
+                                             .target = CacheRow(target, row),
+                                             .target_stride = spec_.kv_size()});
+      };
+      copy(Column(queries(), spec_.query_size()), query_stride(), cache.keys);
+      copy(values(), spec_.qkv_size(), cache.values);
+    }
+  }
 
   const PassContext& pass_;
   const ModelSpec& spec_;
   const SlabLayout& layout_;
+  const int64_t layer_;
   const void* weights_;
-  DType dtype_;
+  const void* x_;
+  const Saved& saved_;
+  const DType dtype_;
 };
 
 }  // namespace
@@ -211,68 +486,23 @@ size_t BlockScratchBytes(const ModelSpec& spec, int64_t tokens, DType dtype) {
 
 void BlockForward(const PassContext& pass, const SlabLayout& layout, const void* weights,
                   const void* x, void* saved_memory, void* remade_memory, void* y) {
-  using enum TensorRole;
-  const ModelSpec& spec = pass.spec;
-  Block block(pass, layout, weights);
-  const Saved saved(spec, pass.tokens, block.dtype(), saved_memory, remade_memory);
-
-  block.AttentionNorm(x, saved);
-  block.Linear(kQkv, kQkvBias, saved.attention_input, nullptr, saved.qkv);
-  block.Rotate(saved.qkv, /*backward=*/false);
-  pass.ops.Run(pass.stream, AttentionForward{.input = block.Attention(saved.qkv),
-                                             .output = saved.attention,
-                                             .log_sum_exp = saved.log_sum_exp});
-  block.Linear(kAttentionOutput, kAttentionOutputBias, saved.attention, x, saved.middle);
-
-  block.MlpNorm(saved);
-  block.Linear(kMlpIn, kMlpInBias, saved.mlp_input, nullptr, saved.mlp_in);
-  block.Activate(saved);
-  if (y != nullptr) block.Linear(kMlpOut, kMlpOutBias, saved.activation, saved.middle, y);
+  const Saved saved(pass.spec, pass.tokens, pass.ops.compute_dtype(), saved_memory, remade_memory);
+  Block(pass, layout, weights, x, saved).Forward(y);
 }
 
 void BlockRemake(const PassContext& pass, const SlabLayout& layout, const void* weights,
                  const void* x, const void* saved_memory, void* remade_memory) {
-  Block block(pass, layout, weights);
-  const Saved saved(pass.spec, pass.tokens, block.dtype(), saved_memory, remade_memory);
-  block.AttentionNorm(x, saved);
-  block.MlpNorm(saved);
-  block.Activate(saved);
+  const Saved saved(pass.spec, pass.tokens, pass.ops.compute_dtype(), saved_memory, remade_memory);
+  Block(pass, layout, weights, x, saved).Remake();
 }
 
 void BlockBackward(const PassContext& pass, const SlabLayout& layout, const void* weights,
                    const void* x, const void* saved_memory, const void* remade_memory,
                    void* scratch_memory, void* dx, const SlabGradient& gradient) {
-  using enum TensorRole;
-  const ModelSpec& spec = pass.spec;
-  Block block(pass, layout, weights);
-  const Saved saved(spec, pass.tokens, block.dtype(), saved_memory, remade_memory);
-  const Scratch scratch(spec, pass.tokens, block.dtype(), scratch_memory);
-
-  block.LinearGradient(kMlpOut, kMlpOutBias, gradient, dx, saved.activation, scratch.dactivation);
-  pass.ops.Run(pass.stream, Activation{.kind = spec.activation,
-                                       .gated = spec.gated_mlp,
-                                       .tokens = pass.tokens,
-                                       .width = spec.intermediate_size,
-                                       .x = saved.mlp_in,
-                                       .dy = scratch.dactivation,
-                                       .dx = scratch.dmlp_in});
-  block.LinearGradient(kMlpIn, kMlpInBias, gradient, scratch.dmlp_in, saved.mlp_input,
-                       scratch.dnormed);
-  block.NormGradient(kMlpNorm, kMlpNormBias, gradient, scratch.dnormed, saved.middle,
-                     saved.mlp_mean, saved.mlp_rstd, dx);
-
-  block.LinearGradient(kAttentionOutput, kAttentionOutputBias, gradient, dx, saved.attention,
-                       scratch.dattention);
-  pass.ops.Run(pass.stream, AttentionBackward{.input = block.Attention(saved.qkv),
-                                              .output = saved.attention,
-                                              .log_sum_exp = saved.log_sum_exp,
-                                              .doutput = scratch.dattention,
-                                              .dqkv = scratch.dqkv});
-  block.Rotate(scratch.dqkv, /*backward=*/true);
-  block.LinearGradient(kQkv, kQkvBias, gradient, scratch.dqkv, saved.attention_input,
-                       scratch.dnormed);
-  block.NormGradient(kAttentionNorm, kAttentionNormBias, gradient, scratch.dnormed, x,
-                     saved.attention_mean, saved.attention_rstd, dx);
+  const DType dtype = pass.ops.compute_dtype();
+  const Saved saved(pass.spec, pass.tokens, dtype, saved_memory, remade_memory);
+  const Scratch scratch(pass.spec, pass.tokens, dtype, scratch_memory);
+  Block(pass, layout, weights, x, saved).Backward(scratch, dx, gradient);
 }
 
 }  // namespace millrace

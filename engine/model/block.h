@@ -1,9 +1,11 @@
 // The decoder block of every family: a stateless template driven by a ModelSpec.
 //
-//   n1 = norm(x);  [q k v] = n1·Wqkvᵀ;  rotate q, k;  a = attention(q, k, v)
-//   h  = x + a·Woᵀ
-//   n2 = norm(h);  u = n2·Winᵀ;         m = activation(u)
-//   y  = h + m·Woutᵀ
+//   [q k v] = norm(x)·Wqkvᵀ;  q, k = rotate(norm(q)), rotate(norm(k));  a = attention(q, k, v)
+//   h = x + norm(a·Woᵀ)
+//   m = activation(norm(h)·Winᵀ), with a parallel residual activation(norm(x)·Winᵀ)
+//   y = h + norm(m·Woutᵀ)
+//
+// where the spec says which of the norms there are, and where positions are learned nothing turns.
 //
 // Nothing is kept between calls: weights are a slab bound by its layout, everything that backward
 // needs again lies in `saved`, which the caller keeps or lets forward make anew.
@@ -21,6 +23,16 @@
 
 namespace millrace {
 
+// Keys and values of earlier tokens, for a forward pass over more tokens of the same sequences. Row
+// r of layer l is elements [(l · rows + r) · kv_size, … + kv_size) of each.
+struct KeyValueCache {
+  void *keys, *values;  // device, of the compute type
+  int64_t rows;         // of a layer
+  // Sequence i's keys, those of this pass included, are rows [key_begin[i], key_begin[i] +
+  // key_count[i]). Host; outlive the call's work on the stream.
+  absl::Span<const int64_t> key_begin, key_count;
+};
+
 // What the units of one pass over one micro-batch have in common. All pointers outlive the call's
 // work on the stream.
 struct PassContext {
@@ -30,7 +42,12 @@ struct PassContext {
   int64_t tokens;
   absl::Span<const int32_t> boundaries;  // cumulative document lengths, host
   const int32_t* positions;              // [tokens], device
-  const float* rotary_table;             // device; nullptr without rotary embedding
+  // Device; nullptr where the spec has no such rotary embedding.
+  const float* rotary_table;
+  const float* window_rotary_table = nullptr;
+  // Set: document i goes on with sequence i of the cache, which gets its keys and values. Forward
+  // only.
+  const KeyValueCache* cache = nullptr;
 };
 
 // A slab's gradient: its elements have the slab's offsets.
@@ -54,11 +71,11 @@ size_t BlockRemadeBytes(const ModelSpec& spec, int64_t tokens, DType dtype);
 size_t BlockScratchBytes(const ModelSpec& spec, int64_t tokens, DType dtype);
 
 // y[tokens, hidden] from x; fills `saved` and `remade`. y may not be x. Without y only those two
-// are filled, all that backward needs, and the last product is spared.
+// are filled, all that backward needs, and products that y alone needs are spared.
 void BlockForward(const PassContext& pass, const SlabLayout& layout, const void* weights,
                   const void* x, void* saved, void* remade, void* y);
 
-// Fills `remade` as forward did, from x and `saved`: norms and the activation, no product.
+// Fills `remade` as forward did, from x and `saved`: element-wise passes, no product.
 void BlockRemake(const PassContext& pass, const SlabLayout& layout, const void* weights,
                  const void* x, const void* saved, void* remade);
 

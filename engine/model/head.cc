@@ -69,6 +69,7 @@ class Chunk {
                           .gradient_scale = loss.gradient_scale,
                           .vocab_tile = loss.vocab_tile,
                           .z_loss = loss.z_loss,
+                          .softcap = softcap(),
                           .loss_sum = loss.loss_sum};
     if (dprojection != nullptr) {
       op.dx = scratch_.normed;
@@ -85,7 +86,8 @@ class Chunk {
             .count = tile.count,
             .x = scratch_.normed,
             .weight = tile.weights,
-            .targets = loss.targets + begin_};
+            .targets = loss.targets + begin_,
+            .softcap = softcap()};
   }
 
   // Backward of the norm, from its output's gradient in the place of its output.
@@ -95,6 +97,7 @@ class Chunk {
       return AddingTo(gradient.Of(weights_.layout, role), begin_ > 0);
     };
     pass_.ops.Run(pass_.stream, NormBackward{.layer_norm = norm.layer_norm,
+                                             .plus_one = norm.plus_one,
                                              .tokens = count_,
                                              .width = norm.width,
                                              .dy = scratch_.normed,
@@ -109,11 +112,13 @@ class Chunk {
 
  private:
   int64_t hidden() const { return pass_.spec.hidden_size; }
+  float softcap() const { return static_cast<float>(pass_.spec.logit_softcap); }
   size_t offset_bytes() const { return static_cast<size_t>(begin_ * hidden()) * SizeOf(dtype_); }
 
   NormForward FinalNorm() const {
     const bool layer_norm = pass_.spec.norm == NormKind::kLayerNorm;
     return {.layer_norm = layer_norm,
+            .plus_one = pass_.spec.norm_plus_one,
             .tokens = count_,
             .width = hidden(),
             .epsilon = pass_.spec.norm_epsilon,
@@ -223,16 +228,30 @@ void HeadFinish(const PassContext& pass, const HeadWeights& weights, const HeadL
 }
 
 void HeadLogits(const PassContext& pass, const HeadWeights& weights, const HeadTile& tile,
-                const void* x, void* scratch_memory, float* logits) {
-  const Scratch scratch(pass.spec, 1, pass.ops.compute_dtype(), scratch_memory);
-  Chunk(pass, weights, x, pass.tokens - 1, 1, scratch).Norm();
-  pass.ops.Run(pass.stream, LinearForward{.tokens = 1,
-                                          .in = pass.spec.hidden_size,
-                                          .out = tile.count,
-                                          .x = scratch.normed,
-                                          .weight = tile.weights,
-                                          .y = logits + tile.first,
-                                          .y_dtype = DType::kF32});
+                const void* x, int64_t begin, int64_t count, void* scratch_memory, float* logits) {
+  const int64_t vocab = pass.spec.vocab_size;
+  const Scratch scratch(pass.spec, count, pass.ops.compute_dtype(), scratch_memory);
+  Chunk(pass, weights, x, begin, count, scratch).Norm();
+  // A tile's rows lie among those of all classes.
+  const bool whole = tile.count == vocab;
+  const int64_t rows = whole ? count : 1;
+  for (int64_t row = 0; row < count; row += rows) {
+    float* const y = logits + row * vocab + tile.first;
+    const auto* normed = static_cast<const std::byte*>(scratch.normed) +
+                         ElementBytes(row * pass.spec.hidden_size, pass.ops.compute_dtype());
+    pass.ops.Run(pass.stream, LinearForward{.tokens = rows,
+                                            .in = pass.spec.hidden_size,
+                                            .out = tile.count,
+                                            .x = normed,
+                                            .weight = tile.weights,
+                                            .y = y,
+                                            .y_dtype = DType::kF32});
+    if (pass.spec.logit_softcap > 0) {
+      pass.ops.Run(pass.stream, SoftCap{.count = rows * tile.count,
+                                        .cap = static_cast<float>(pass.spec.logit_softcap),
+                                        .x = y});
+    }
+  }
 }
 
 }  // namespace millrace

@@ -87,9 +87,10 @@ void HeadFinish(const PassContext& pass, const HeadWeights& weights, const HeadL
                 const void* x, void* scratch, const float* normed_gradient, void* dx,
                 const SlabGradient& gradient);
 
-// The tile's part of logits[vocab], f32, of the last token.
+// The tile's columns of logits[count, vocab], f32, of tokens [begin, begin + count). `scratch` as
+// for a chunk of `count` tokens.
 void HeadLogits(const PassContext& pass, const HeadWeights& weights, const HeadTile& tile,
-                const void* x, void* scratch, float* logits);
+                const void* x, int64_t begin, int64_t count, void* scratch, float* logits);
 
 }  // namespace millrace
 

@@ -66,7 +66,7 @@ struct NormForward {
   const void* weight;
   const void* bias = nullptr;
   const void* residual = nullptr;  // [tokens, groups·width]: y = residual + norm; may be y
-  void* y;                         // may be x
+  void* y;                         // may be x; nullptr: the statistics alone
   int64_t y_stride = 0;
   float* mean = nullptr;  // [tokens·groups]; LayerNorm only
   float* rstd;            // [tokens·groups]
@@ -103,6 +103,13 @@ struct Rotary {
   const float* cos_sin_table;  // [positions, rotary_width/2, 2], made by FillRotaryTable
   void* x;
   bool backward = false;
+};
+
+// y[i] += x[i].
+struct Add {
+  int64_t count;
+  const void* x;
+  void* y;
 };
 
 // target row i = source row i, `width` elements.
@@ -279,6 +286,7 @@ class Ops {
   virtual void Run(Stream& stream, const NormBackward& op) = 0;
   virtual void Run(Stream& stream, const Rotary& op) = 0;
   virtual void Run(Stream& stream, const CopyRows& op) = 0;
+  virtual void Run(Stream& stream, const Add& op) = 0;
   virtual void Run(Stream& stream, const AttentionForward& op) = 0;
   virtual void Run(Stream& stream, const AttentionBackward& op) = 0;
   virtual void Run(Stream& stream, const Activation& op) = 0;

@@ -9,8 +9,10 @@ namespace {
 
 double Real(int64_t value) { return static_cast<double>(value); }
 
-// Query-key pairs of causal attention in `tokens` tokens of documents of `longest`.
-double Pairs(double tokens, int64_t longest) { return tokens * (Real(longest) + 1) / 2; }
+// Query-key pairs of attention in `tokens` tokens of documents of `longest`.
+double Pairs(double tokens, int64_t longest, int64_t window) {
+  return tokens / Real(longest) * AttentionPairs(Real(longest), window);
+}
 
 }  // namespace
 
@@ -45,16 +47,25 @@ UpdateWork UpdateWorkOf(absl::Span<const SlabLayout> layouts, Recipe recipe, DTy
           .quantized = HasQuantizedMoments(recipe)};
 }
 
-double NeededFlops(const ModelSpec& spec, double tokens, double pairs) {
+double AttentionPairs(double tokens, int64_t window) {
+  if (window == 0 || tokens <= Real(window)) return tokens * (tokens + 1) / 2;
+  return Real(window) * (Real(window) + 1) / 2 + (tokens - Real(window)) * Real(window);
+}
+
+double NeededFlops(const ModelSpec& spec, double tokens, double pairs, double window_pairs) {
   const double block = Real(spec.hidden_size * (spec.qkv_size() + spec.query_size() +
                                                 spec.mlp_in_size() + spec.intermediate_size));
   const double matrices = Real(spec.num_layers) * block + Real(spec.hidden_size * spec.vocab_size);
-  return 6 * matrices * tokens + 12 * Real(spec.num_layers * spec.query_size()) * pairs;
+  const int64_t windowed = std::count(spec.windowed.begin(), spec.windowed.end(), true);
+  return 6 * matrices * tokens +
+         12 * Real(spec.query_size()) *
+             (Real(spec.num_layers - windowed) * pairs + Real(windowed) * window_pairs);
 }
 
 double NeededFlops(const ModelSpec& spec, const StepShape& shape) {
   const double tokens = Real(shape.micro_batches * shape.tokens_per_micro_batch);
-  return NeededFlops(spec, tokens, Pairs(tokens, shape.longest_document));
+  return NeededFlops(spec, tokens, Pairs(tokens, shape.longest_document, 0),
+                     Pairs(tokens, shape.longest_document, spec.window));
 }
 
 CostModel::CostModel(const ScheduledModel& model, const Plan& plan, const DeviceProfile& profile,
@@ -65,13 +76,14 @@ CostModel::CostModel(const ScheduledModel& model, const Plan& plan, const Device
       update_(update),
       tokens_(Real(plan.shape.tokens_per_micro_batch)),
       size_(static_cast<double>(SizeOf(model.compute_dtype))),
-      forward_(BlockForward(true)),
-      recompute_(BlockForward(false)),
-      backward_{BlockBackward(false), BlockBackward(true)} {}
+      blocks_{WorkOfBlock(false), WorkOfBlock(true)} {}
 
 Work CostModel::Of(const Instruction& instruction) const {
   const bool accumulate = !instruction.first_gradient;
   const Resource up = Resource::kToDevice, down = Resource::kToHost;
+  const auto block = [&]() -> const BlockWork& {
+    return blocks_[model_.spec.HasWindow(instruction.unit - 1)];
+  };
   switch (instruction.opcode) {
     case Opcode::kUpload:
       return Copy(up, Real(Count(instruction)) * size_);
@@ -88,13 +100,13 @@ Work CostModel::Of(const Instruction& instruction) const {
     case Opcode::kDownloadGradient:
       return Copy(down, GradientBytes(instruction));
     case Opcode::kBlockForward:
-      return forward_;
+      return block().forward;
     case Opcode::kBlockRecompute:
-      return recompute_;
+      return block().recompute;
     case Opcode::kBlockRemake:
       return BlockRemake();
     case Opcode::kBlockBackward:
-      return backward_[accumulate];
+      return block().backward[accumulate];
     case Opcode::kHead:
       return WholeHead(true);
     case Opcode::kHeadEvaluate:
@@ -152,10 +164,10 @@ void CostModel::Pass(DevicePass pass, double bytes, DeviceOps& ops) const {
       bytes / profile_.pass_bandwidth[static_cast<size_t>(pass)] + profile_.op_overhead_seconds;
 }
 
-void CostModel::Attention(bool backward, DeviceOps& ops) const {
+void CostModel::Attention(bool backward, bool window, DeviceOps& ops) const {
   const int64_t document = std::min(plan_.shape.longest_document, static_cast<int64_t>(tokens_));
-  const double flops =
-      (backward ? 8 : 4) * Real(model_.spec.query_size()) * Pairs(tokens_, document);
+  const double flops = (backward ? 8 : 4) * Real(model_.spec.query_size()) *
+                       Pairs(tokens_, document, window ? model_.spec.window : 0);
   const RateGrid& rate = backward ? profile_.attention_backward : profile_.attention_forward;
   ops.flops += flops;
   ops.bytes += tokens_ * Real(model_.spec.qkv_size() + model_.spec.query_size()) * size_ *
@@ -173,6 +185,13 @@ void CostModel::Residual(DeviceOps& ops) const {
   const double bytes = TokenRowBytes();
   ops.bytes += bytes;
   ops.seconds += bytes / profile_.pass_bandwidth[static_cast<size_t>(DevicePass::kNormForward)];
+}
+
+void CostModel::QueryKeyNorms(bool backward, DeviceOps& ops) const {
+  if (model_.spec.query_key_norm == QueryKeyNorm::kNone) return;
+  const double bytes = tokens_ * Real(model_.spec.query_size() + model_.spec.kv_size()) * size_;
+  Pass(backward ? DevicePass::kNormBackward : DevicePass::kNormForward, (backward ? 3 : 2) * bytes,
+       ops);
 }
 
 void CostModel::NormBackward(DeviceOps& ops) const {
@@ -214,44 +233,65 @@ void CostModel::Head(const RateGrid& rate, double flops_a_logit, int64_t classes
 // --- Units
 // ----------------------------------------------------------------------------------------
 
-Work CostModel::BlockForward(bool with_last_product) const {
+CostModel::BlockWork CostModel::WorkOfBlock(bool window) const {
+  return {.forward = BlockForward(window, true),
+          .recompute = BlockForward(window, false),
+          .backward = {BlockBackward(window, false), BlockBackward(window, true)}};
+}
+
+Work CostModel::BlockForward(bool window, bool with_output) const {
   const ModelSpec& spec = model_.spec;
   DeviceOps ops;
-  Norm(ops);
+  // A product whose result is added to the residual, after a norm where there is one.
+  const auto output = [&](int64_t in, bool needed) {
+    if (!needed && !spec.norm_after) return;
+    Product(ProductKind::kForward, in, spec.hidden_size, ops);
+    if (spec.norm_after) Norm(ops);
+    Residual(ops);
+  };
+  if (spec.norm_before) Norm(ops);
   Product(ProductKind::kForward, spec.hidden_size, spec.qkv_size(), ops);
+  QueryKeyNorms(false, ops);
   Rotate(ops);
-  Attention(false, ops);
-  Product(ProductKind::kForward, spec.query_size(), spec.hidden_size, ops);
-  Residual(ops);
-  Norm(ops);
+  Attention(false, window, ops);
+  output(spec.query_size(), with_output || !spec.parallel_residual);
+  if (spec.norm_before) Norm(ops);
   Product(ProductKind::kForward, spec.hidden_size, spec.mlp_in_size(), ops);
   ActivationForward(ops);
-  if (with_last_product) {
-    Product(ProductKind::kForward, spec.intermediate_size, spec.hidden_size, ops);
-    Residual(ops);
-  }
+  output(spec.intermediate_size, with_output);
   return OnDevice(ops);
 }
 
 Work CostModel::BlockRemake() const {
+  const ModelSpec& spec = model_.spec;
   DeviceOps ops;
-  Norm(ops);
-  Norm(ops);
+  for (bool norms : {spec.norm_before, spec.norm_after}) {
+    if (!norms) continue;
+    Norm(ops);
+    Norm(ops);
+  }
+  if (spec.query_key_norm != QueryKeyNorm::kNone) {
+    QueryKeyNorms(false, ops);
+    Rotate(ops);
+  }
   ActivationForward(ops);
   return OnDevice(ops);
 }
 
-Work CostModel::BlockBackward(bool accumulate) const {
+Work CostModel::BlockBackward(bool window, bool accumulate) const {
   const ModelSpec& spec = model_.spec;
   DeviceOps ops;
+  if (spec.norm_after) NormBackward(ops);
   LinearBackward(spec.intermediate_size, spec.hidden_size, spec.mlp_bias, accumulate, ops);
   Pass(DevicePass::kActivationBackward,
        tokens_ * Real(2 * spec.mlp_in_size() + spec.intermediate_size) * size_, ops);
   LinearBackward(spec.hidden_size, spec.mlp_in_size(), spec.mlp_bias, accumulate, ops);
   NormBackward(ops);
+  if (spec.norm_after) NormBackward(ops);
   LinearBackward(spec.query_size(), spec.hidden_size, spec.attention_output_bias, accumulate, ops);
-  Attention(true, ops);
+  Attention(true, window, ops);
   Rotate(ops);
+  QueryKeyNorms(true, ops);
   LinearBackward(spec.hidden_size, spec.qkv_size(), spec.attention_bias, accumulate, ops);
   NormBackward(ops);
   return OnDevice(ops);

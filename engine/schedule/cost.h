@@ -51,11 +51,14 @@ UpdateWork UpdateWorkOf(absl::Span<const SlabLayout> layouts, Recipe recipe, DTy
                         OptimizerKind optimizer = OptimizerKind::kAdamW);
 
 // Floating-point operations that training needs, forward and backward, nothing made again:
-//   6 · N · tokens + 12 · L · query_size · pairs
-// N: elements of all projections, the output's included; pairs: Σ n (n + 1) / 2 over documents of n
-// tokens, the query-key pairs of causal attention (Chowdhery et al. 2022, appendix B, the causal
-// half alone).
-double NeededFlops(const ModelSpec& spec, double tokens, double pairs);
+//   6 · N · tokens + 12 · query_size · Σ_layers pairs
+// N: elements of all projections, the output's included (Chowdhery et al. 2022, appendix B, of
+// attention what is seen alone). `pairs` and `window_pairs`: sums of AttentionPairs over documents,
+// of layers without and with a window.
+double NeededFlops(const ModelSpec& spec, double tokens, double pairs, double window_pairs);
+// Query-key pairs of causal attention in a document of `tokens`, of which a query sees the last
+// `window`, its own included; 0: all.
+double AttentionPairs(double tokens, int64_t window);
 // Of a step of `shape`, in documents of shape.longest_document tokens.
 double NeededFlops(const ModelSpec& spec, const StepShape& shape);
 
@@ -75,18 +78,25 @@ class CostModel {
 
   void Product(ProductKind kind, int64_t in, int64_t out, DeviceOps& ops) const;
   void Pass(DevicePass pass, double bytes, DeviceOps& ops) const;
-  void Attention(bool backward, DeviceOps& ops) const;
+  void Attention(bool backward, bool window, DeviceOps& ops) const;
   void Norm(DeviceOps& ops) const;
   void Residual(DeviceOps& ops) const;
+  void QueryKeyNorms(bool backward, DeviceOps& ops) const;
   void NormBackward(DeviceOps& ops) const;
   void Rotate(DeviceOps& ops) const;
   void ActivationForward(DeviceOps& ops) const;
   void LinearBackward(int64_t in, int64_t out, bool bias, bool accumulate, DeviceOps& ops) const;
   void Head(const RateGrid& rate, double flops_a_logit, int64_t classes, DeviceOps& ops) const;
 
-  Work BlockForward(bool with_last_product) const;
+  // What an instruction asks of a block with and of one without a window.
+  struct BlockWork {
+    Work forward, recompute;
+    std::array<Work, 2> backward;  // [1]: adds to gradients
+  };
+  BlockWork WorkOfBlock(bool window) const;
+  Work BlockForward(bool window, bool with_output) const;
   Work BlockRemake() const;
-  Work BlockBackward(bool accumulate) const;
+  Work BlockBackward(bool window, bool accumulate) const;
   Work WholeHead(bool backward) const;
   Work HeadTile(bool backward, int64_t classes) const;
   Work HeadNormGradient() const;
@@ -107,9 +117,8 @@ class CostModel {
   const UpdateWork update_;
   const double tokens_;  // of a micro-batch
   const double size_;    // bytes of an element
-  // What most instructions are.
-  const Work forward_, recompute_;
-  const std::array<Work, 2> backward_;  // [1]: adds to gradients
+  // What most instructions are, without and with a window.
+  const std::array<BlockWork, 2> blocks_;
 };
 
 }  // namespace millrace

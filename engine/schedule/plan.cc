@@ -1,12 +1,14 @@
 #include "engine/schedule/plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "engine/model/rotary_tables.h"
 
 namespace millrace {
 
 size_t RotaryTableBytes(const ModelSpec& spec, const StepShape& shape) {
-  if (spec.position != PositionKind::kRotary) return 0;
-  return static_cast<size_t>(shape.longest_document * spec.rotary_width) * sizeof(float);
+  return static_cast<size_t>(RotaryTables(spec) *
+                             RotaryTableElements(spec, shape.longest_document)) *
+         sizeof(float);
 }
 
 DType AccumulatorDType(const ScheduledModel& model, const StepShape& shape, int unit) {

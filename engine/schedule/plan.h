@@ -104,8 +104,8 @@ struct ScheduledModel {
   int64_t num_blocks() const { return spec.num_layers; }
 };
 
-// Bytes of the table of cosines and sines, [longest_document, head_dim/2, 2] f32; 0 without rotary
-// embedding.
+// Bytes of the tables of cosines and sines (model/rotary_tables.h) for documents of shape's
+// longest; 0 without rotary embedding.
 size_t RotaryTableBytes(const ModelSpec& spec, const StepShape& shape);
 
 // Type in which a unit's gradient is made on the device: f32 wherever several sums are added up

@@ -40,7 +40,7 @@ ModelSpec ModelOf(const Shape& shape) {
   model.num_layers = shape.layers;
   model.num_heads = shape.heads;
   model.num_kv_heads = shape.kv_heads;
-  model.head_dim = shape.head_dim;
+  model.head_dim = model.rotary_width = shape.head_dim;
   model.intermediate_size = shape.intermediate;
   model.max_positions = 32768;
   model.attention_bias = shape.attention_bias;

@@ -11,15 +11,16 @@
 namespace millrace {
 
 double NeededFlops(const ModelSpec& model, absl::Span<const MicroBatch> micro_batches) {
-  double tokens = 0, pairs = 0;
+  double tokens = 0, pairs = 0, window_pairs = 0;
   for (const MicroBatch& batch : micro_batches) {
     tokens += static_cast<double>(batch.tokens());
     for (size_t i = 1; i < batch.boundaries.size(); ++i) {
       const double n = batch.boundaries[i] - batch.boundaries[i - 1];
-      pairs += n * (n + 1) / 2;
+      pairs += AttentionPairs(n, 0);
+      window_pairs += AttentionPairs(n, model.window);
     }
   }
-  return NeededFlops(model, tokens, pairs);
+  return NeededFlops(model, tokens, pairs, window_pairs);
 }
 
 double PeakFlops(DType compute, ThreadPool& pool) {

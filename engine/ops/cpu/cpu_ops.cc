@@ -43,6 +43,21 @@ absl::Status RunCopyRows(const CpuContext& context, const CopyRows& op) {
   return absl::OkStatus();
 }
 
+absl::Status RunAdd(const CpuContext& context, const Add& op) {
+  const DType type = context.compute;
+  context.pool->ParallelFor(op.count, 4096, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kInCache = 1024;
+    float sum[kInCache];
+    for (int64_t i = begin; i < end; i += kInCache) {
+      const int64_t count = std::min(kInCache, end - i);
+      Convert(At(op.y, i, type), type, sum, DType::kF32, count);
+      AddTo(At(op.x, i, type), type, count, sum);
+      Convert(sum, DType::kF32, At(op.y, i, type), type, count);
+    }
+  });
+  return absl::OkStatus();
+}
+
 absl::Status RunSoftCap(const CpuContext& context, const SoftCap& op) {
   context.pool->ParallelFor(op.count, 4096, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) op.x[i] = op.cap * std::tanh(op.x[i] / op.cap);
@@ -103,6 +118,7 @@ class CpuOps final : public Ops {
   void Run(Stream& stream, const AttentionBackward& op) override {
     Enqueue(stream, op, RunAttentionBackward);
   }
+  void Run(Stream& stream, const Add& op) override { Enqueue(stream, op, RunAdd); }
   void Run(Stream& stream, const Activation& op) override { Enqueue(stream, op, RunActivation); }
   void Run(Stream& stream, const SoftCap& op) override { Enqueue(stream, op, RunSoftCap); }
   void Run(Stream& stream, const LinearCrossEntropy& op) override {

@@ -131,7 +131,7 @@ class Head {
                             first * spec_.hidden_size * SizeOf(type_);
       HeadLogits(Pass(), WeightsWithoutProjection(),
                  {first, std::min(tile, case_.vocab - first), weights}, x_[0].data(),
-                 scratch_.data(), logits.as<float>());
+                 case_.tokens - 1, 1, scratch_.data(), logits.as<float>());
     }
     EXPECT_TRUE(rig_.stream->Synchronize().ok());
     return logits.values();
