@@ -82,12 +82,12 @@ void ForwardImpl(const NormForward& op, int64_t begin, int64_t end) {
     const T* residual = op.residual == nullptr
                             ? nullptr
                             : static_cast<const T*>(op.residual) + token * row + column;
-    T* y = static_cast<T*>(op.y) + token * y_stride + column;
+    T* y = op.y == nullptr ? nullptr : static_cast<T*>(op.y) + token * y_stride + column;
     const float mean = op.layer_norm ? RowMean(x, width) : 0.0f;
     const float rstd =
         1.0f / std::sqrt(RowVariance(x, width, mean) + static_cast<float>(op.epsilon));
     const auto mean_v = hn::Set(d, mean), rstd_v = hn::Set(d, rstd);
-    for (size_t i = 0; i < width; i += lanes) {
+    for (size_t i = 0; y != nullptr && i < width; i += lanes) {
       const size_t left = width - i;
       const auto normalized = hn::Mul(hn::Sub(Load(d, x + i, left), mean_v), rstd_v);
       auto result = hn::Mul(normalized, LoadWeight(d, weight + i, left, op.plus_one));

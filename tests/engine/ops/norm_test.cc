@@ -66,22 +66,27 @@ TEST_P(NormTest, MatchesReferenceForwardAndBackward) {
 
   Rig rig(type, threads, {.tokens = tokens, .hidden = width});
   Tensor y(type, tokens * width), mean(DType::kF32, tokens), rstd(DType::kF32, tokens);
-  ASSERT_TRUE(rig.Run(NormForward{.layer_norm = layer_norm,
-                                  .tokens = tokens,
-                                  .width = width,
-                                  .epsilon = kEpsilon,
-                                  .x = x.data(),
-                                  .weight = weight.data(),
-                                  .bias = layer_norm ? bias.data() : nullptr,
-                                  .y = y.data(),
-                                  .mean = layer_norm ? mean.as<float>() : nullptr,
-                                  .rstd = rstd.as<float>()})
-                  .ok());
+  NormForward forward{.layer_norm = layer_norm,
+                      .tokens = tokens,
+                      .width = width,
+                      .epsilon = kEpsilon,
+                      .x = x.data(),
+                      .weight = weight.data(),
+                      .bias = layer_norm ? bias.data() : nullptr,
+                      .y = y.data(),
+                      .mean = layer_norm ? mean.as<float>() : nullptr,
+                      .rstd = rstd.as<float>()};
+  ASSERT_TRUE(rig.Run(forward).ok());
   const Tolerance f32 = RoundingOf(DType::kF32, 8);
   const Tolerance tolerance = RoundingOf(type, type == DType::kBF16 ? 0.1 : 8);
   ExpectClose(y.values(), want.y, tolerance, "y");
   ExpectClose(rstd.values(), want.rstd, f32, "rstd");
   if (layer_norm) ExpectClose(mean.values(), want.mean, f32, "mean");
+  Tensor statistics(DType::kF32, tokens);
+  forward.y = nullptr;
+  forward.rstd = statistics.as<float>();
+  ASSERT_TRUE(rig.Run(forward).ok());
+  EXPECT_EQ(statistics.bytes(), rstd.bytes());
 
   Tensor dx(type, tokens * width), dweight(type, width), dbias(type, width);
   NormBackward op{.layer_norm = layer_norm,
