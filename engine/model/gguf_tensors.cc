@@ -1,6 +1,7 @@
 #include "engine/model/gguf_tensors.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -70,6 +71,7 @@ absl::StatusOr<std::vector<StoredTensor>> GgufTensors(std::shared_ptr<const Gguf
     item.name_in_file = name;
     item.shape = tensor.shape;
     item.transposed = hub->change == GgufChange::kTransposed;
+    item.position = tensor.offset_bytes;
     const GgufTensor* source = &tensor;
     if (hub->change == GgufChange::kInterleavedQuery ||
         hub->change == GgufChange::kInterleavedKey) {
@@ -88,6 +90,12 @@ absl::StatusOr<std::vector<StoredTensor>> GgufTensors(std::shared_ptr<const Gguf
       item.read = [file, source](int64_t first, absl::Span<float> out) {
         return file->Read(*source, first, out);
       };
+      if (tensor.type->type == GgmlType::kBF16) {
+        item.read_bf16 = [file, source](int64_t first, absl::Span<BFloat16> out) {
+          std::memcpy(out.data(), file->BytesOf(*source).substr(first * 2).data(), out.size() * 2);
+          return absl::OkStatus();
+        };
+      }
     }
     stored.push_back(std::move(item));
   }

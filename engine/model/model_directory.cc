@@ -1,12 +1,8 @@
 #include "engine/model/model_directory.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -15,14 +11,15 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/file.h"
+#include "engine/base/json_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/families.h"
 #include "engine/model/file_tensor.h"
 #include "engine/model/gguf_config.h"
 #include "engine/model/gguf_file.h"
-#include "engine/model/gguf_tensors.h"
+#include "engine/model/model_files.h"
 #include "engine/model/safetensors.h"
-#include "engine/model/stored_tensor.h"
+#include "engine/model/transpose.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -31,18 +28,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kChunkElements = int64_t{1} << 20;
-constexpr absl::string_view kConfigName = "config.json";
-constexpr absl::string_view kSingleName = "model.safetensors";
-constexpr absl::string_view kIndexName = "model.safetensors.index.json";
 
 std::string Join(const std::string& folder, absl::string_view name) {
   return absl::StrCat(folder, "/", name);
-}
-
-// A model is a folder or one GGUF file.
-bool IsGguf(const std::string& path) {
-  std::error_code ignored;  // whoever opens it says what is wrong
-  return std::filesystem::is_regular_file(path, ignored);
 }
 
 // Calls function(first, count) for the chunks of [0, total), each a multiple of `unit`.
@@ -53,21 +41,6 @@ absl::Status ForChunks(int64_t total, int64_t unit, Function function) {
     MILLRACE_RETURN_IF_ERROR(function(first, std::min(chunk, total - first)));
   }
   return absl::OkStatus();
-}
-
-// Columns [first, first + count) of matrix [rows, columns] as rows of `out` [count, rows].
-void TransposeColumns(absl::Span<const float> matrix, int64_t rows, int64_t columns, int64_t first,
-                      int64_t count, float* out) {
-  constexpr int64_t kTile = 32;
-  for (int64_t r0 = 0; r0 < rows; r0 += kTile) {
-    for (int64_t c0 = 0; c0 < count; c0 += kTile) {
-      for (int64_t c = c0; c < std::min(c0 + kTile, count); ++c) {
-        for (int64_t r = r0; r < std::min(r0 + kTile, rows); ++r) {
-          out[c * rows + r] = matrix[r * columns + first + c];
-        }
-      }
-    }
-  }
 }
 
 // Writes tensors of one type to one file.
@@ -163,131 +136,82 @@ absl::StatusOr<WrittenFile> WriteJson(const std::string& folder, absl::string_vi
   return WrittenFile{std::string(name), file.size_bytes(), file.sha256()};
 }
 
-// Parsed content of a JSON file.
-absl::StatusOr<json> ReadJson(const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": is not valid JSON"));
-  }
-  return value;
+// Constants that older versions of transformers saved beside the parameters.
+bool IsConstant(absl::string_view name) {
+  return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias") ||
+         absl::EndsWith(name, ".attention.bias") ||
+         absl::EndsWith(name, ".attention.masked_bias") ||
+         absl::EndsWith(name, "rotary_emb.inv_freq");
 }
 
-// The names of the safetensors files of a model directory.
-absl::StatusOr<std::set<std::string>> WeightFiles(const std::string& folder) {
-  const std::string path = Join(folder, kIndexName);
-  if (!std::filesystem::exists(path)) return std::set<std::string>{std::string(kSingleName)};
-  MILLRACE_ASSIGN_OR_RETURN(const json index, ReadJson(path));
-  std::set<std::string> names;
-  const auto map = index.find("weight_map");
-  if (map == index.end() || !map->is_object() || map->empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": has no weight_map"));
-  }
-  for (const json& name : *map) {
-    if (!name.is_string() || absl::StrContains(name.get<std::string>(), "/")) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": weight_map names ", name.dump(), ", which is no file name"));
-    }
-    names.insert(name.get<std::string>());
-  }
-  return names;
-}
-
-absl::StatusOr<std::vector<StoredTensor>> SafetensorsOf(const std::string& folder) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::set<std::string> names, WeightFiles(folder));
-  std::vector<StoredTensor> stored;
-  for (const std::string& file : names) {
-    MILLRACE_ASSIGN_OR_RETURN(SafetensorsReader opened,
-                              SafetensorsReader::Open(Join(folder, file)));
-    const auto reader = std::make_shared<const SafetensorsReader>(std::move(opened));
-    for (const auto& [name, tensor] : reader->tensors()) {
-      const SafetensorsEntry* entry = &tensor;
-      stored.push_back({name, reader->path(), name, entry->shape, /*transposed=*/false,
-                        [reader, entry](int64_t first, absl::Span<float> out) {
-                          return reader->Read(*entry, first, out);
-                        }});
-    }
-  }
-  return stored;
-}
-
-// The tensors of a model on disk, by name.
-class Weights {
+// What one model's weights on disk are checked against.
+class WeightsChecker {
  public:
-  static absl::StatusOr<Weights> Open(const std::string& path) {
-    std::vector<StoredTensor> stored;
-    if (IsGguf(path)) {
-      MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
-      MILLRACE_ASSIGN_OR_RETURN(stored, GgufTensors(std::move(file)));
-    } else {
-      MILLRACE_ASSIGN_OR_RETURN(stored, SafetensorsOf(path));
-    }
-    Weights weights;
-    for (StoredTensor& tensor : stored) {
-      std::string name = tensor.name, file = tensor.file;
-      if (!weights.tensors_.emplace(name, std::move(tensor)).second) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(file, ": tensor \"", name, "\" is in another file too"));
-      }
-    }
-    return weights;
+  WeightsChecker(const ModelSpec& spec, const std::string& path)
+      : spec_(spec), path_(path), source_(IsGgufPath(path) ? "its metadata" : "config.json") {}
+
+  absl::Status Missing(const FileTensor& tensor) const {
+    return absl::InvalidArgumentError(absl::StrCat(path_, ": has no tensor \"", tensor.name,
+                                                   "\"; the weights do not belong to ",
+                                                   IsGgufPath(path_) ? "" : "this ", source_));
+  }
+  absl::Status Unknown(const StoredTensor& stored) const {
+    return Error(stored, absl::StrCat("is none of a ", spec_.model_type, " model that ", source_,
+                                      " describes"));
+  }
+  absl::Status Untied(const StoredTensor& head) const {
+    return Error(head, absl::StrCat("is not the embedding, though ", source_,
+                                    " ties them; the weights or tie_word_embeddings are wrong"));
   }
 
-  // Takes the tensor `name`, or the one that has it without the base model's prefix, as models
-  // without a head are saved. Nothing when there is none.
-  std::optional<StoredTensor> Take(absl::string_view name) {
-    auto place = tensors_.find(name);
-    for (absl::string_view prefix : {"transformer.", "model."}) {
-      if (place == tensors_.end() && absl::StartsWith(name, prefix)) {
-        place = tensors_.find(name.substr(prefix.size()));
-      }
+  // That `stored` can be read as `tensor`.
+  absl::Status Fits(const StoredTensor& stored, const FileTensor& tensor) const {
+    std::vector<int64_t> shape = tensor.shape();
+    if (stored.transposed) std::reverse(shape.begin(), shape.end());
+    if (stored.shape != shape) {
+      return Error(stored, absl::StrCat("has shape [", absl::StrJoin(stored.shape, ", "), "], but ",
+                                        source_, " makes it [", absl::StrJoin(shape, ", "), "]"));
     }
-    if (place == tensors_.end()) return std::nullopt;
-    StoredTensor found = std::move(place->second);
-    tensors_.erase(place);
-    return found;
+    if (stored.read) return absl::OkStatus();
+    return Error(stored, "has a type that is none of F32, F16, BF16");
   }
-
-  // What has not been taken.
-  const std::map<std::string, StoredTensor, std::less<>>& left() const { return tensors_; }
 
  private:
-  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  static absl::Status Error(const StoredTensor& stored, absl::string_view message) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(stored.file, ": tensor \"", stored.name_in_file, "\" ", message));
+  }
+
+  const ModelSpec& spec_;
+  const std::string& path_;
+  const absl::string_view source_;
 };
 
-// Tensors that files of these families may hold beside the parameters: constants that older
-// versions of transformers saved, and a tied head.
-bool IsNoParameter(absl::string_view name, const ModelSpec& spec) {
-  return absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias") ||
-         absl::EndsWith(name, "rotary_emb.inv_freq") ||
-         (spec.tied_embeddings && name == "lm_head.weight");
+// The output projection that the model would have if its embeddings were not tied.
+std::vector<FileTensor> HeadOf(ModelSpec spec) {
+  spec.tied_embeddings = false;
+  const std::vector<SlabLayout> layouts = MakeSlabLayouts(spec);
+  const TensorLayout* head = layouts.back().Find(TensorRole::kOutputProjection);
+  SlabLayout alone{.kind = UnitKind::kHead, .index = layouts.back().index, .tensors = {}};
+  if (head) alone.tensors.push_back(*head);
+  return ListFileTensors({alone}).value_or(std::vector<FileTensor>());
 }
 
-absl::Status ReadTensor(const FileTensor& tensor, const StoredTensor& stored, SlabSink sink) {
-  std::vector<float> values;
-  if (tensor.transposed == stored.transposed) {
-    for (const RowRun& run : tensor.runs) {
-      MILLRACE_RETURN_IF_ERROR(
-          ForChunks(run.rows * tensor.columns, 1, [&](int64_t first, int64_t count) {
-            values.resize(count);
-            MILLRACE_RETURN_IF_ERROR(
-                stored.read(run.first_row * tensor.columns + first, absl::MakeSpan(values)));
-            return sink(run.unit, run.offset + first, values);
-          }));
+// Files may have the head of a model with tied embeddings, as a copy of the embedding `sources`
+// has.
+absl::Status CheckTiedHead(const WeightsChecker& checker, const ModelSpec& spec,
+                           const SlabLayout& embedding, absl::Span<const TensorSource> sources,
+                           ModelWeights& weights) {
+  const TensorLayout* tokens = embedding.Find(TensorRole::kTokenEmbedding);
+  for (const FileTensor& tensor : HeadOf(spec)) {
+    const std::optional<StoredTensor> head = weights.Take(tensor.name);
+    if (!head) continue;
+    MILLRACE_RETURN_IF_ERROR(checker.Fits(*head, tensor));
+    for (const TensorSource& source : sources) {
+      if (source.tensor->name != tokens->parts.front().name) continue;
+      MILLRACE_ASSIGN_OR_RETURN(const bool same, SameValues(*head, source.stored));
+      if (!same) return checker.Untied(*head);
     }
-    return absl::OkStatus();
-  }
-  std::vector<float> whole(tensor.count());
-  MILLRACE_RETURN_IF_ERROR(stored.read(0, absl::MakeSpan(whole)));
-  for (const RowRun& run : tensor.runs) {
-    MILLRACE_RETURN_IF_ERROR(
-        ForChunks(run.rows * tensor.columns, tensor.columns, [&](int64_t first, int64_t count) {
-          values.resize(count);
-          TransposeColumns(whole, tensor.columns, tensor.rows,
-                           run.first_row + first / tensor.columns, count / tensor.columns,
-                           values.data());
-          return sink(run.unit, run.offset + first, values);
-        }));
   }
   return absl::OkStatus();
 }
@@ -306,7 +230,7 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(const ModelSpec& sp
   int64_t total_bytes = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string name =
-        files.size() == 1 ? std::string(kSingleName)
+        files.size() == 1 ? std::string(kWeightsName)
                           : absl::StrFormat("model-%05d-of-%05d.safetensors", i + 1, files.size());
     MILLRACE_ASSIGN_OR_RETURN(WrittenFile file,
                               WriteWeights(folder, name, files[i], options.dtype, source));
@@ -331,12 +255,12 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(const ModelSpec& sp
 absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path) {
   std::string source = path;
   json config;
-  if (IsGguf(path)) {
+  if (IsGgufPath(path)) {
     MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<const GgufFile> file, GgufFile::Open(path));
     MILLRACE_ASSIGN_OR_RETURN(config, GgufConfig(*file));
   } else {
     source = Join(path, kConfigName);
-    MILLRACE_ASSIGN_OR_RETURN(config, ReadJson(source));
+    MILLRACE_ASSIGN_OR_RETURN(config, ReadJsonFile(source));
   }
   absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, std::nullopt);
   if (spec.ok()) return spec;
@@ -344,34 +268,25 @@ absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path) {
 }
 
 absl::Status ReadModelDirectory(const ModelSpec& spec, const std::vector<SlabLayout>& layouts,
-                                const std::string& path, SlabSink sink) {
-  const absl::string_view source = IsGguf(path) ? "its metadata" : kConfigName;
-  MILLRACE_ASSIGN_OR_RETURN(Weights weights, Weights::Open(path));
+                                const std::string& path, SlabSink sink,
+                                const ReadOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<FileTensor> tensors, ListFileTensors(layouts));
+  MILLRACE_ASSIGN_OR_RETURN(ModelWeights weights, ModelWeights::Open(path));
+  const WeightsChecker checker(spec, path);
+  std::vector<TensorSource> sources;
   for (const FileTensor& tensor : tensors) {
-    const std::optional<StoredTensor> stored = weights.Take(tensor.name);
-    if (!stored) {
-      return absl::InvalidArgumentError(absl::StrCat(path, ": has no tensor \"", tensor.name,
-                                                     "\"; the weights do not belong to ",
-                                                     IsGguf(path) ? "" : "this ", source));
-    }
-    std::vector<int64_t> shape = tensor.shape();
-    if (stored->transposed) std::reverse(shape.begin(), shape.end());
-    if (stored->shape != shape) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(stored->file, ": tensor \"", stored->name_in_file, "\" has shape [",
-                       absl::StrJoin(stored->shape, ", "), "], but ", source, " makes it [",
-                       absl::StrJoin(shape, ", "), "]"));
-    }
-    MILLRACE_RETURN_IF_ERROR(ReadTensor(tensor, *stored, sink));
+    std::optional<StoredTensor> stored = weights.Take(tensor.name);
+    if (!stored) return checker.Missing(tensor);
+    MILLRACE_RETURN_IF_ERROR(checker.Fits(*stored, tensor));
+    sources.push_back({&tensor, *std::move(stored)});
+  }
+  if (spec.tied_embeddings) {
+    MILLRACE_RETURN_IF_ERROR(CheckTiedHead(checker, spec, layouts.front(), sources, weights));
   }
   for (const auto& [name, stored] : weights.left()) {
-    if (IsNoParameter(name, spec)) continue;
-    return absl::InvalidArgumentError(absl::StrCat(stored.file, ": tensor \"", stored.name_in_file,
-                                                   "\" is none of a ", spec.model_type,
-                                                   " model that ", source, " describes"));
+    if (!IsConstant(name)) return checker.Unknown(stored);
   }
-  return absl::OkStatus();
+  return ReadTensors(sources, sink, options);
 }
 
 }  // namespace millrace

@@ -3,7 +3,8 @@
 // one reads a GGUF file too, wherever a path is a file's.
 //
 // Parameters come from and go to their owner through callbacks, a run of elements of one slab at a
-// time, so that no second copy of the model is ever in memory: at most one tensor of it.
+// time, so that no second copy of the model is ever in memory: at most one tensor of it when it is
+// written, a few MiB a thread when it is read.
 #ifndef MILLRACE_ENGINE_MODEL_MODEL_DIRECTORY_H_
 #define MILLRACE_ENGINE_MODEL_MODEL_DIRECTORY_H_
 
@@ -19,6 +20,7 @@
 #include "engine/base/dtype.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/slab_layout.h"
+#include "engine/model/weight_reader.h"
 
 namespace millrace {
 
@@ -26,9 +28,6 @@ namespace millrace {
 // are rounded to nearest even, which leaves values that are bf16 already as they are.
 using SlabSource =
     absl::FunctionRef<absl::Status(int64_t unit, int64_t offset, absl::Span<float> out)>;
-// Takes elements [offset, offset + values.size()) of the slab of `unit`.
-using SlabSink =
-    absl::FunctionRef<absl::Status(int64_t unit, int64_t offset, absl::Span<const float> values)>;
 
 struct ModelDirectoryOptions {
   DType dtype = DType::kBF16;
@@ -53,10 +52,13 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(
 // The spec of `path`/config.json, or of the metadata of the GGUF file `path`.
 absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path);
 
-// Gives all parameters of `layouts` to `sink`, each element once (padding is left alone).
-// INVALID_ARGUMENT names the file and tensor that is missing, of the wrong shape, or unknown.
+// Gives all parameters of `layouts` to `sink`, each element once (padding is left alone), after all
+// that can be checked without reading them has been. INVALID_ARGUMENT names the file and the tensor
+// that is missing, of the wrong shape or type, or unknown. The head of a model with tied embeddings
+// may be there if it equals them.
 absl::Status ReadModelDirectory(const ModelSpec& spec, const std::vector<SlabLayout>& layouts,
-                                const std::string& path, SlabSink sink);
+                                const std::string& path, SlabSink sink,
+                                const ReadOptions& options = {});
 
 }  // namespace millrace
 

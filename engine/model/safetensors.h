@@ -1,14 +1,14 @@
 // The safetensors file format: 8 bytes little-endian length of a JSON header, the header (name ->
 // dtype, shape, data_offsets), the tensors' bytes. https://huggingface.co/docs/safetensors
 //
-// Files may come from anyone: a header is believed only after every size, offset and shape in it
-// has been checked against the file's size.
+// Files may come from anyone: a header (safetensors_header.h) is believed only after every size,
+// offset and shape in it has been checked against the file's size.
 #ifndef MILLRACE_ENGINE_MODEL_SAFETENSORS_H_
 #define MILLRACE_ENGINE_MODEL_SAFETENSORS_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,24 +17,9 @@
 #include "absl/types/span.h"
 #include "engine/base/dtype.h"
 #include "engine/base/file.h"
+#include "engine/model/safetensors_header.h"
 
 namespace millrace {
-
-// kOther: a type of the format that no parameter of ours has; it may be there but not be read.
-enum class FileDType : uint8_t { kF32, kF16, kBF16, kOther };
-
-struct SafetensorsEntry {
-  std::string name;
-  FileDType dtype = FileDType::kF32;
-  std::vector<int64_t> shape;
-  int64_t offset_bytes = 0;  // from the file's begin; set by the reader
-
-  int64_t count() const {
-    int64_t product = 1;
-    for (int64_t extent : shape) product *= extent;
-    return product;
-  }
-};
 
 // Reads one file. Any thread may read.
 class SafetensorsReader {
@@ -46,18 +31,20 @@ class SafetensorsReader {
   ~SafetensorsReader();
 
   // By name.
-  const std::map<std::string, SafetensorsEntry>& tensors() const { return tensors_; }
+  const SafetensorsEntries& tensors() const { return tensors_; }
   const std::string& path() const { return path_; }
 
   // Elements [first, first + out.size()) of `entry` as f32, exactly. INVALID_ARGUMENT for kOther.
   absl::Status Read(const SafetensorsEntry& entry, int64_t first, absl::Span<float> out) const;
+  // The same of an entry that is kBF16, as it is stored.
+  absl::Status Read(const SafetensorsEntry& entry, int64_t first, absl::Span<BFloat16> out) const;
 
  private:
   SafetensorsReader() = default;
 
   std::string path_;
   int fd_ = -1;
-  std::map<std::string, SafetensorsEntry> tensors_;
+  SafetensorsEntries tensors_;
 };
 
 // Writes one file, streaming: the header first, then tensor after tensor in the order given. No

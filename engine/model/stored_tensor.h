@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "engine/base/dtype.h"
 
 namespace millrace {
 
@@ -20,8 +21,13 @@ struct StoredTensor {
   std::vector<int64_t> shape;
   // The file holds the transpose of what a model directory does.
   bool transposed = false;
-  // Elements [first, first + out.size()) in the order of `shape` as f32. Keeps the file open.
+  // Bytes from the file's begin, which is the order to read in.
+  int64_t position = 0;
+  // Elements [first, first + out.size()) in the order of `shape` as f32; any thread may call. Keeps
+  // the file open. Empty where the file has them in a type that is not read.
   std::function<absl::Status(int64_t first, absl::Span<float> out)> read;
+  // The same without conversion; empty where the file does not have them as bf16.
+  std::function<absl::Status(int64_t first, absl::Span<BFloat16> out)> read_bf16;
 };
 
 }  // namespace millrace

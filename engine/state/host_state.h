@@ -18,7 +18,7 @@
 // A moment takes 4 bytes a parameter in f32, 1 1/128 in 8 bits (quantized_moment.h); AdamW has two,
 // the other optimizers one.
 //
-// Threads: const methods from any; a unit's slabs are written by one caller at a time.
+// Threads: const methods from any; an element is written by one caller at a time.
 #ifndef MILLRACE_ENGINE_STATE_HOST_STATE_H_
 #define MILLRACE_ENGINE_STATE_HOST_STATE_H_
 
@@ -108,6 +108,8 @@ class HostState {
   // nearest where there is no fp32 master.
   void ReadMaster(int unit, int64_t offset, absl::Span<float> values) const;
   void WriteMaster(int unit, int64_t offset, absl::Span<const float> values);
+  // The same of values that are bf16, which every format holds exactly.
+  void WriteMaster(int unit, int64_t offset, absl::Span<const BFloat16> values);
 
   // No streamed weight of `unit` is infinite or NaN.
   bool WeightsFinite(int unit, ThreadPool& pool) const;

@@ -1,7 +1,9 @@
 #include "engine/model/model_directory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -11,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
+#include "engine/base/float16.h"
 #include "engine/base/thread_pool.h"
 #include "engine/model/families.h"
 #include "engine/model/initializer.h"
@@ -366,6 +369,205 @@ TEST(ModelDirectory, ConstantsOfOldVersionsAndNamesWithoutPrefixAreTaken) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
+TEST(ModelDirectory, TheHeadOfTiedEmbeddingsIsTheEmbeddingOrRefused) {
+  Model model = ModelOf(Configs()[1]);
+  model.Initialize(7);
+  const std::string folder = EmptyFolder();
+  ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32}).ok());
+  auto tensors = TensorsIn(folder);
+  tensors["lm_head.weight"] = tensors.at("model.embed_tokens.weight");
+  const auto write = [&] {
+    std::vector<SafetensorsEntry> entries;
+    for (const auto& [name, tensor] : tensors) {
+      entries.push_back({name, FileDType::kF32, tensor.first});
+    }
+    auto writer = SafetensorsWriter::Create(folder + "/model.safetensors", entries);
+    for (const auto& [name, tensor] : tensors) {
+      ASSERT_TRUE(writer
+                      ->Append({reinterpret_cast<const char*>(tensor.second.data()),
+                                tensor.second.size() * sizeof(float)})
+                      .ok());
+    }
+    ASSERT_TRUE(writer->Finish().ok());
+  };
+  write();
+  Model again(model.spec);
+  absl::Status status = again.Read(folder);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(again.slabs, model.slabs);
+
+  tensors["lm_head.weight"].second.back() += 1;
+  write();
+  status = again.Read(folder);
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("model.safetensors: tensor \"lm_head.weight\" is not the embedding"));
+
+  tensors["lm_head.weight"] = {{1, 48}, std::vector<float>(48)};
+  write();
+  EXPECT_THAT(std::string(again.Read(folder).message()),
+              HasSubstr("tensor \"lm_head.weight\" has shape [1, 48]"));
+}
+
+// Rewrites a folder's F32 weights, each tensor in the type that `choose` gives its number.
+template <typename Choose>
+void Retype(const std::string& folder, Choose choose) {
+  const auto tensors = TensorsIn(folder);
+  std::vector<SafetensorsEntry> entries;
+  int64_t number = 0;
+  for (const auto& [name, tensor] : tensors) {
+    entries.push_back({name, choose(number++), tensor.first});
+  }
+  auto writer = SafetensorsWriter::Create(folder + "/model.safetensors", entries);
+  ASSERT_TRUE(writer.ok());
+  for (const SafetensorsEntry& entry : entries) {
+    for (const float value : tensors.at(entry.name).second) {
+      const uint16_t half = entry.dtype == FileDType::kBF16 ? BFloat16::FromFloat(value).bits
+                                                            : Float16::FromFloat(value).bits;
+      const char* bytes = entry.dtype == FileDType::kF32 ? reinterpret_cast<const char*>(&value)
+                                                         : reinterpret_cast<const char*>(&half);
+      ASSERT_TRUE(
+          writer->Append({bytes, entry.dtype == FileDType::kF32 ? size_t{4} : size_t{2}}).ok());
+    }
+  }
+  ASSERT_TRUE(writer->Finish().ok());
+}
+
+TEST(ModelDirectory, TypesMayBeMixedAndThreadsAndSinksChangeNothing) {
+  for (const nlohmann::json& config : Configs()) {
+    Model model = ModelOf(config);
+    model.Initialize(7);
+    // Values that all three types have.
+    for (std::vector<float>& slab : model.slabs) {
+      for (float& value : slab) value = std::round(value * 1000) / 128;
+    }
+    const std::string folder = EmptyFolder();
+    ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32}).ok());
+    constexpr FileDType kTypes[] = {FileDType::kF32, FileDType::kBF16, FileDType::kF16};
+    Retype(folder, [&](int64_t number) { return kTypes[number % 3]; });
+    Model one(model.spec), many(model.spec);
+    const absl::Status status = one.Read(folder);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(one.slabs, model.slabs);
+
+    ThreadPool threads(3);
+    std::atomic<int64_t> halves = 0;
+    const auto write = [&](int64_t unit, int64_t offset, absl::Span<const float> values) {
+      std::copy(values.begin(), values.end(), many.slabs[unit].begin() + offset);
+      return absl::OkStatus();
+    };
+    const auto write_halves = [&](int64_t unit, int64_t offset, absl::Span<const BFloat16> values) {
+      halves += values.size();
+      std::transform(values.begin(), values.end(), many.slabs[unit].begin() + offset,
+                     [](BFloat16 value) { return value.ToFloat(); });
+      return absl::OkStatus();
+    };
+    const absl::Status read =
+        ReadModelDirectory(many.spec, many.layouts, folder, write,
+                           {.threads = &threads, .bf16 = BFloat16Sink(write_halves)});
+    ASSERT_TRUE(read.ok()) << read;
+    EXPECT_EQ(many.slabs, model.slabs);
+    EXPECT_GT(halves, 0);
+  }
+}
+
+TEST(ModelDirectory, TensorsLargerThanAPieceArriveWhole) {
+  for (const bool gpt2 : {false, true}) {
+    // Projections of more than 2^18 elements, in rows that do not divide it.
+    Model model = ModelOf(gpt2 ? nlohmann::json::parse(R"({"model_type": "gpt2", "n_embd": 360,
+                                     "n_layer": 1, "n_head": 4, "n_positions": 9})")
+                               : nlohmann::json::parse(R"({"model_type": "llama",
+                                     "hidden_size": 360, "intermediate_size": 1100,
+                                     "num_hidden_layers": 1, "num_attention_heads": 4})"));
+    model.Initialize(7);
+    const std::string folder = EmptyFolder();
+    ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32}).ok());
+    Model again(model.spec);
+    ASSERT_TRUE(again.Read(folder).ok());
+    EXPECT_TRUE(again.slabs == model.slabs);
+  }
+}
+
+TEST(ModelDirectory, TypesThatAreNotReadAreNamedBeforeAnythingIsRead) {
+  Model model = ModelOf(Configs()[2]);
+  const std::string folder = EmptyFolder();
+  ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32}).ok());
+  std::string bytes = *ReadFile(folder + "/model.safetensors");
+  const std::string old = R"("transformer.wpe.weight":{"dtype":"F32")";
+  ASSERT_NE(bytes.find(old), std::string::npos);
+  bytes.replace(bytes.find(old), old.size(), R"("transformer.wpe.weight":{"dtype":"I32")");
+  std::ofstream(folder + "/model.safetensors", std::ios::binary) << bytes;
+  const absl::Status status = ReadModelDirectory(
+      model.spec, model.layouts, folder,
+      [](int64_t, int64_t, absl::Span<const float>) { return absl::AbortedError("was read"); });
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("tensor \"transformer.wpe.weight\" has a type that is none of"));
+}
+
+TEST(ModelDirectory, WeightsThatWouldRunCodeAreRefusedWithTheWayOut) {
+  Model model = ModelOf(Configs()[0]);
+  const std::string folder = EmptyFolder();
+  std::ofstream(folder + "/pytorch_model.bin") << "x";
+  const absl::Status status = model.Read(folder);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("pytorch_model.bin"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("save_pretrained"));
+}
+
+TEST(ModelDirectory, WhatAnIndexNamesMayNotBeALinkOutOfTheFolderButInACacheOfTheHub) {
+  Model model = ModelOf(Configs()[2]);
+  model.Initialize(7);
+  const std::string root = EmptyFolder();
+  for (const char* folder : {"/real", "/linked", "/name/blobs", "/name/snapshots/abc", "/links"}) {
+    fs::create_directories(root + folder);
+  }
+  const ModelDirectoryOptions options = {.dtype = DType::kF32, .max_file_bytes = 30'000};
+  ASSERT_TRUE(model.Write(root + "/real", options).ok());
+  ASSERT_TRUE(model.Write(root + "/name/blobs", options).ok());
+  for (const auto& file : fs::directory_iterator(root + "/real")) {
+    const std::string name = file.path().filename();
+    if (file.path().extension() == ".json") {
+      fs::copy_file(file.path(), root + "/linked/" + name);
+    } else {
+      fs::create_symlink(file.path(), root + "/linked/" + name);
+    }
+    fs::create_symlink(file.path(), root + "/links/" + name);
+    fs::create_symlink("../../blobs/" + name, root + "/name/snapshots/abc/" + name);
+  }
+  const absl::Status linked = model.Read(root + "/linked");
+  EXPECT_TRUE(absl::IsInvalidArgument(linked));
+  EXPECT_THAT(std::string(linked.message()),
+              HasSubstr("weight_map has tensor \"transformer.h.0.attn.c_attn.bias\" where no file "
+                        "of this folder is"));
+  EXPECT_THAT(std::string(linked.message()), HasSubstr("is a link that leads out of it"));
+  for (const char* folder : {"/name/snapshots/abc", "/links"}) {
+    Model again(model.spec);
+    const absl::Status status = again.Read(root + folder);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(again.slabs, model.slabs);
+  }
+}
+
+TEST(ModelDirectory, AnIndexMustSayWhereTensorsAre) {
+  Model model = ModelOf(Configs()[2]);
+  model.Initialize(7);
+  const std::string folder = EmptyFolder(), index = folder + "/model.safetensors.index.json";
+  ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32, .max_file_bytes = 30'000}).ok());
+  nlohmann::json content = nlohmann::json::parse(*ReadFile(index));
+  const std::string first = content["weight_map"]["transformer.wte.weight"];
+  const std::string last = content["weight_map"]["transformer.ln_f.weight"];
+  ASSERT_NE(first, last);
+  content["weight_map"]["transformer.wte.weight"] = last;
+  std::ofstream(index) << content;
+  EXPECT_THAT(std::string(model.Read(folder).message()),
+              HasSubstr("has tensor \"transformer.wte.weight\" in " + last));
+  content["weight_map"]["transformer.wte.weight"] = "copy.safetensors";
+  std::ofstream(index) << content;
+  fs::copy_file(folder + "/" + first, folder + "/copy.safetensors");
+  EXPECT_THAT(std::string(model.Read(folder).message()), HasSubstr("is in another file too"));
+}
+
 TEST(ModelDirectory, BadConfigsAndIndexesAreNamed) {
   const std::string folder = EmptyFolder();
   EXPECT_TRUE(absl::IsNotFound(ReadModelDirectoryConfig(folder).status()));
@@ -378,8 +580,12 @@ TEST(ModelDirectory, BadConfigsAndIndexesAreNamed) {
 
   Model model = ModelOf(Configs()[0]);
   EXPECT_TRUE(absl::IsNotFound(model.Read(folder)));
-  for (const char* index : {"{}", "[]", R"({"weight_map": {"a": 5}})",
-                            R"({"weight_map": {"a": "../outside.safetensors"}})"}) {
+  std::ofstream(folder + "/../outside.safetensors") << "x";
+  for (const char* index :
+       {"{}", "[]", R"({"weight_map": {}})", R"({"weight_map": {"a": 5}})",
+        R"({"weight_map": {"a": ""}})", R"({"weight_map": {"a": ".."}})",
+        R"({"weight_map": {"a": "../outside.safetensors"}})",
+        R"({"weight_map": {"a": "/etc/passwd"}})", R"({"weight_map": {"a": "a\u0000b"}})"}) {
     std::ofstream(folder + "/model.safetensors.index.json") << index;
     const absl::Status status = model.Read(folder);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;

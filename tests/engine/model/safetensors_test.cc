@@ -1,5 +1,7 @@
 #include "engine/model/safetensors.h"
 
+#include <sys/stat.h>
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -145,9 +147,18 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
        "tensor \"a\" has an unknown dtype \"F31\""},
       {R"({"a":{"dtype":7,"shape":[1],"data_offsets":[0,4]}})", 4, "unknown dtype 7"},
       {R"({"a":{"dtype":"F32","shape":1,"data_offsets":[0,4]}})", 4, "shape that is not a list"},
-      {R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4, "impossible shape [-1]"},
-      {R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4, "impossible shape"},
-      {R"({"a":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", 4, "impossible shape"},
+      {R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", 4,
+       "impossible shape with -1 in it"},
+      {R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", 4,
+       "impossible shape with 1.5 in it"},
+      {R"({"a":{"dtype":"F32","shape":["1"],"data_offsets":[0,4]}})", 4,
+       "impossible shape with \"1\" in it"},
+      {R"({"a":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4,
+       "impossible shape with a list in it"},
+      {R"({"a":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,4]}})",
+       4, "too many numbers"},
+      {R"({"a":{"dtype":"F32","shape":[NaN],"data_offsets":[0,4]}})", 4, "not a JSON object"},
+      {R"({"a":{"dtype":"F32","shape":[1e3],"data_offsets":[0,4000]}})", 4000, "impossible shape"},
       {R"({"a":{"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,0]}})", 0,
        "impossible shape"},
       {R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]}})", 4,
@@ -155,7 +166,16 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", 4, "not two numbers"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":"0,4"}})", 4, "not two numbers"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", 4, "damaged or cut short"},
-      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", 4, "damaged or cut short"},
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})", 4,
+       "data_offsets with -4 in them"},
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4.5]}})", 4,
+       "data_offsets with 4.5 in them"},
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551616]}})", 4,
+       "data_offsets with 18446744073709551616 in them"},
+      {R"({"a":{"dtype":"F32","dtype":"F16","shape":[1],"data_offsets":[0,4]}})", 4,
+       "tensor \"a\" has dtype twice"},
+      {R"({"__metadata__":"pt"})", 0, "tensor \"__metadata__\" lacks"},
+      {R"({} {})", 0, "not a JSON object"},
       {R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", 4, "damaged or cut short"},
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551615]}})", 4,
        "damaged or cut short"},
@@ -183,9 +203,31 @@ TEST(Safetensors, HeadersThatLieAreRefused) {
 }
 
 TEST(Safetensors, DeeplyNestedHeadersDoNoHarm) {
-  std::string header = "{\"a\":";
-  header += std::string(2'000'000, '[') + std::string(2'000'000, ']') + "}";
-  EXPECT_THAT(ErrorOf(header, 0), HasSubstr("tensor \"a\" lacks"));
+  const std::string nested = std::string(2'000'000, '[') + std::string(2'000'000, ']');
+  EXPECT_THAT(ErrorOf("{\"a\":" + nested + "}", 0), HasSubstr("tensor \"a\" lacks"));
+  EXPECT_THAT(ErrorOf("{\"a\":{\"dtype\":" + nested + "}}", 0), HasSubstr("unknown dtype a list"));
+  EXPECT_THAT(ErrorOf("{\"a\":{\"note\":" + nested + "}}", 0),
+              HasSubstr("nests more than 64 deep"));
+  EXPECT_THAT(ErrorOf("{\"__metadata__\":{\"a\":" + nested + "}}", 0),
+              HasSubstr("nests more than"));
+}
+
+TEST(Safetensors, WhatLaterVersionsMayAddIsPassedOver) {
+  const absl::StatusOr<SafetensorsReader> reader = SafetensorsReader::Open(
+      FileOf(R"({"a":{"new":{"shape":[{"x":[]}]},"dtype":"F32","newer":[1,{"dtype":2}],"newest":1.5,
+                 "shape":[1],"data_offsets":[0,4]},"__metadata__":{"a":{"dtype":"F32"}}})",
+             4));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ(reader->tensors().size(), 1);
+}
+
+TEST(Safetensors, WhatIsNoFileIsNotWaitedFor) {
+  const std::string path = PathOf("pipe.safetensors");
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const absl::StatusOr<SafetensorsReader> reader = SafetensorsReader::Open(path);
+  EXPECT_TRUE(absl::IsInvalidArgument(reader.status())) << reader.status();
+  EXPECT_TRUE(absl::IsInvalidArgument(SafetensorsReader::Open(::testing::TempDir()).status()));
 }
 
 TEST(Safetensors, HeaderLengthsThatLieAreRefused) {
