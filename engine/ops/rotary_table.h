@@ -33,8 +33,13 @@ struct RotaryEmbedding {
   bool operator==(const RotaryEmbedding&) const = default;
 };
 
-// table[positions, width/2, 2]: cosine and sine of each position's angles, computed in double.
+// f_i of each of the width/2 pairs, in radians a position, as transformers computes them.
 // `sequence_length` is what kDynamic and kLongRope go by.
+std::vector<double> RotaryFrequencies(const RotaryEmbedding& rotary, int64_t width,
+                                      int64_t sequence_length);
+
+// table[positions, width/2, 2]: attention_factor times cosine and sine of each position's angles,
+// computed in double.
 void FillRotaryTable(const RotaryEmbedding& rotary, int64_t width, int64_t sequence_length,
                      int64_t positions, float* table);
 
