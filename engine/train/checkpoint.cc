@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
-#include "engine/train/model_weights.h"
+#include "engine/state/load_weights.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -279,9 +279,10 @@ absl::StatusOr<TrainerState> ReadTrainerState(const std::string& folder) {
   return state;
 }
 
-absl::Status ReadHostState(const std::string& folder, const ModelSpec& model, HostState* state) {
+absl::Status ReadHostState(const std::string& folder, const ModelSpec& model, ThreadPool& pool,
+                           HostState* state) {
   // With a split master this sets low halves to zero; the next lines read them.
-  MILLRACE_RETURN_IF_ERROR(ReadWeights(folder, model, state, [] { return absl::OkStatus(); }));
+  MILLRACE_RETURN_IF_ERROR(LoadWeights(model, folder, pool, state));
   return ReadOptimizerState(absl::StrCat(folder, "/", kOptimizerState), state);
 }
 

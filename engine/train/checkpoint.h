@@ -7,7 +7,7 @@
 //   MILLRACE_ASSIGN_OR_RETURN(CheckpointInfo info, ReadManifest("job/checkpoints/200"));
 //   MILLRACE_RETURN_IF_ERROR(VerifyHashes(info));
 //   MILLRACE_ASSIGN_OR_RETURN(TrainerState resumed, ReadTrainerState(info.folder));
-//   MILLRACE_RETURN_IF_ERROR(ReadHostState(info.folder, model, &state));
+//   MILLRACE_RETURN_IF_ERROR(ReadHostState(info.folder, model, pool, &state));
 #ifndef MILLRACE_ENGINE_TRAIN_CHECKPOINT_H_
 #define MILLRACE_ENGINE_TRAIN_CHECKPOINT_H_
 
@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/base/thread_pool.h"
 #include "engine/data/data_loader.h"
 #include "engine/model/model_directory.h"
 #include "engine/model/model_spec.h"
@@ -68,7 +69,8 @@ absl::StatusOr<TrainerState> ReadTrainerState(const std::string& folder);
 
 // Weights and optimizer state, bit for bit as they were saved. `state` has the layouts and types of
 // the one that was saved, which CheckSameRun sees to.
-absl::Status ReadHostState(const std::string& folder, const ModelSpec& model, HostState* state);
+absl::Status ReadHostState(const std::string& folder, const ModelSpec& model, ThreadPool& pool,
+                           HostState* state);
 
 }  // namespace millrace
 

@@ -10,12 +10,13 @@
 #include "engine/device/cpu/cpu_device.h"
 #include "engine/ops/cpu/cpu_ops.h"
 #include "engine/state/initial_weights.h"
+#include "engine/state/load_weights.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/failure.h"
 #include "engine/train/job_model.h"
 #include "engine/train/job_tokenizer.h"
-#include "engine/train/model_weights.h"
 #include "engine/train/speed_of_light.h"
+#include "engine/train/weights_hash.h"
 
 namespace millrace {
 namespace {
@@ -92,8 +93,8 @@ absl::Status BeginWithWeights(const StopControl& stop, RunSetup* run) {
   if (spec.model_from.empty()) {
     return DrawWeights(run->model, static_cast<uint64_t>(spec.seed), *run->pool, run->state.get());
   }
-  const absl::Status read =
-      ReadWeights(spec.model_path, run->model, run->state.get(), [&stop]() -> absl::Status {
+  const absl::Status read = LoadWeights(
+      run->model, spec.model_path, *run->pool, run->state.get(), [&stop]() -> absl::Status {
         if (!stop.cancelled() && !stop.stop_trigger()) return absl::OkStatus();
         return absl::CancelledError("stopped while the model was being read");
       });
@@ -162,7 +163,8 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
 
   MILLRACE_RETURN_IF_ERROR(MakeState(run->plan.plan, run.get()));
   if (checkpoint) {
-    MILLRACE_RETURN_IF_ERROR(ReadHostState(checkpoint->folder, run->model, run->state.get()));
+    MILLRACE_RETURN_IF_ERROR(
+        ReadHostState(checkpoint->folder, run->model, *run->pool, run->state.get()));
     MILLRACE_RETURN_IF_ERROR(run->loader->Seek(run->at.cursor));
   } else {
     MILLRACE_RETURN_IF_ERROR(BeginWithWeights(stop, run.get()));

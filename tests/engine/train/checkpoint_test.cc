@@ -43,7 +43,8 @@ TEST_P(CheckpointRoundTripTest, RestoresWeightsAndMomentsBitForBit) {
   EXPECT_TRUE(VerifyHashes(*info).ok());
   const auto restored = RandomState(model, kept.compute, 2, kept.recipe, kept.optimizer);
   ASSERT_FALSE(BitwiseEqual(*saved, *restored));
-  const absl::Status status = ReadHostState(info->folder, model, restored.get());
+  ThreadPool pool(2);
+  const absl::Status status = ReadHostState(info->folder, model, pool, restored.get());
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(BitwiseEqual(*saved, *restored));
 }
@@ -145,7 +146,8 @@ TEST_F(CheckpointTest, OfALaterFormatIsRefusedByName) {
 TEST_F(CheckpointTest, OptimizerStateOfAnotherModelIsRefused) {
   ASSERT_TRUE(Write(40).ok());
   const auto other = RandomState(model_, DType::kF32, 1);
-  const absl::Status status = ReadHostState(folder_ + "/40", model_, other.get());
+  ThreadPool pool(2);
+  const absl::Status status = ReadHostState(folder_ + "/40", model_, pool, other.get());
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
 }
 

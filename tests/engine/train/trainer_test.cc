@@ -189,7 +189,7 @@ void SpoilWeights(const std::string& checkpoints, int64_t step, const TrainSpec&
   ThreadPool pool(1);
   auto state = HostState::Create(MakeSlabLayouts(*model), resolved.recipe, *resolved.compute, pool);
   ASSERT_TRUE(state.ok()) << state.status();
-  ASSERT_TRUE(ReadHostState(folder, *model, state->get()).ok());
+  ASSERT_TRUE(ReadHostState(folder, *model, pool, state->get()).ok());
   const TensorLayout* tensor = (*state)->layout(1).Find(TensorRole::kMlpOut);
   const std::vector<float> nan(static_cast<size_t>(tensor->count()),
                                std::numeric_limits<float>::quiet_NaN());

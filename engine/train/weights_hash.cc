@@ -1,26 +1,12 @@
-#include "engine/train/model_weights.h"
+#include "engine/train/weights_hash.h"
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <vector>
 
 #include "engine/base/file.h"
-#include "engine/base/status_macros.h"
-#include "engine/model/model_directory.h"
 
 namespace millrace {
-
-absl::Status ReadWeights(const std::string& path, const ModelSpec& model, HostState* state,
-                         absl::FunctionRef<absl::Status()> check) {
-  return ReadModelDirectory(
-      model, state->layouts(), path,
-      [&](int64_t unit, int64_t offset, absl::Span<const float> values) -> absl::Status {
-        MILLRACE_RETURN_IF_ERROR(check());
-        state->WriteMaster(static_cast<int>(unit), offset, values);
-        return absl::OkStatus();
-      });
-}
 
 std::string WeightsSha256(const HostState& state, ThreadPool& pool) {
   std::vector<std::string> hashes(static_cast<size_t>(state.num_units()));
