@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "tests/engine/ops/op_test_util.h"
@@ -11,23 +13,30 @@ struct Function {
   ActivationKind kind;
   bool gated;
 };
-constexpr Function kSwiGlu = {ActivationKind::kSilu, true};
-constexpr Function kGeluTanh = {ActivationKind::kGeluTanh, false};
-
-double Gelu(double x) {
-  return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+double ValueOf(ActivationKind kind, double x) {
+  switch (kind) {
+    case ActivationKind::kSilu:
+      return x / (1 + std::exp(-x));
+    case ActivationKind::kGelu:
+      return x / 2 * std::erfc(-x / std::sqrt(2));
+    case ActivationKind::kGeluTanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case ActivationKind::kRelu:
+      return x > 0 ? x : 0;
+  }
+  return NAN;
 }
 
-// y of one row's elements; a SwiGLU row is gates, then ups.
+// y of all rows; a gated function's are gates, then ups.
 Doubles Activate(const Function& function, int64_t tokens, int64_t width, const Doubles& x) {
   Doubles y(tokens * width);
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t i = 0; i < width; ++i) {
       if (!function.gated) {
-        y[t * width + i] = Gelu(x[t * width + i]);
+        y[t * width + i] = ValueOf(function.kind, x[t * width + i]);
       } else {
-        const double gate = x[t * 2 * width + i], up = x[t * 2 * width + width + i];
-        y[t * width + i] = gate / (1 + std::exp(-gate)) * up;
+        y[t * width + i] =
+            ValueOf(function.kind, x[t * 2 * width + i]) * x[t * 2 * width + width + i];
       }
     }
   }
@@ -60,6 +69,18 @@ Doubles Differentiate(const Function& function, int64_t tokens, int64_t width, c
 struct Sizes {
   int64_t tokens, width;
 };
+
+const ActivationKind kKinds[] = {ActivationKind::kSilu, ActivationKind::kGelu,
+                                 ActivationKind::kGeluTanh, ActivationKind::kRelu};
+
+std::vector<Function> AllFunctions() {
+  std::vector<Function> functions;
+  for (const ActivationKind kind : kKinds) {
+    functions.push_back({kind, false});
+    functions.push_back({kind, true});
+  }
+  return functions;
+}
 
 class ActivationTest : public testing::TestWithParam<std::tuple<DType, int, Function, Sizes>> {};
 
@@ -108,34 +129,61 @@ TEST_P(ActivationTest, MatchesReferenceForwardAndBackward) {
 INSTANTIATE_TEST_SUITE_P(
     Sizes, ActivationTest,
     testing::Combine(testing::ValuesIn(ComputeTypes()), testing::Values(1, 2, 3),
-                     testing::Values(kSwiGlu, kGeluTanh),
+                     testing::ValuesIn(AllFunctions()),
                      testing::Values(Sizes{1, 1}, Sizes{3, 17}, Sizes{17, 80}, Sizes{130, 257})));
 
+// f(values) and f'(values).
+struct Curve {
+  Doubles value, slope;
+};
+Curve CurveOf(ActivationKind kind, DType type, const Doubles& values) {
+  const auto count = static_cast<int64_t>(values.size());
+  const Tensor x(type, values), dy(type, Doubles(values.size(), 1));
+  Tensor y(type, count), dx(type, count);
+  Rig rig(type, 1, {});
+  EXPECT_TRUE(rig.Run(Activation{.kind = kind,
+                                 .gated = false,
+                                 .tokens = 1,
+                                 .width = count,
+                                 .x = x.data(),
+                                 .y = y.data(),
+                                 .dy = dy.data(),
+                                 .dx = dx.data()})
+                  .ok());
+  return {y.values(), dx.values()};
+}
+
 TEST(ActivationExtremesTest, HugeInputsSaturateAndNanStays) {
-  for (const DType type : ComputeTypes()) {
-    const Doubles values = {1e30, -1e30, 1e4, -1e4, 0, 1e-30, NAN};
-    const auto count = static_cast<int64_t>(values.size());
-    Tensor x(type, values), y(type, count), dx(type, count);
-    const Tensor dy(type, Doubles(values.size(), 1));
-    Rig rig(type, 1, {});
-    ASSERT_TRUE(rig.Run(Activation{.kind = ActivationKind::kGeluTanh,
-                                   .gated = false,
-                                   .tokens = 1,
-                                   .width = count,
-                                   .x = x.data(),
-                                   .y = y.data(),
-                                   .dy = dy.data(),
-                                   .dx = dx.data()})
-                    .ok());
-    const Doubles got = y.values(), slope = dx.values();
-    EXPECT_EQ(got[0], x.values()[0]);
-    EXPECT_EQ(got[2], x.values()[2]);
-    for (const int i : {1, 3, 4}) EXPECT_NEAR(got[i], 0, 1e-3);
-    EXPECT_NEAR(slope[0], 1, 1e-3);
-    EXPECT_NEAR(slope[1], 0, 1e-3);
-    EXPECT_NEAR(slope[4], 0.5, 1e-6);
-    EXPECT_TRUE(std::isnan(got[6]));
-    EXPECT_TRUE(std::isnan(slope[6]));
+  for (const ActivationKind kind : kKinds) {
+    for (const DType type : ComputeTypes()) {
+      SCOPED_TRACE(static_cast<int>(kind));
+      const Doubles values = {1e30, -1e30, 1e4, -1e4, 0, 1e-30, NAN};
+      const Doubles x = Tensor(type, values).values();
+      const auto [got, slope] = CurveOf(kind, type, values);
+      EXPECT_EQ(got[0], x[0]);
+      EXPECT_EQ(got[2], x[2]);
+      for (const int i : {1, 3, 4}) EXPECT_NEAR(got[i], 0, 1e-3);
+      EXPECT_NEAR(slope[0], 1, 1e-3);
+      EXPECT_NEAR(slope[1], 0, 1e-3);
+      EXPECT_NEAR(slope[4], kind == ActivationKind::kRelu ? 0 : 0.5, 1e-6);
+      EXPECT_TRUE(std::isnan(got[6]));
+      EXPECT_EQ(std::isnan(slope[6]), kind != ActivationKind::kRelu);
+    }
+  }
+}
+
+TEST(ActivationAccuracyTest, IsThatOfSinglePrecision) {
+  Doubles values;
+  for (int i = -4096; i <= 4096; ++i) values.push_back(i * 0x1p-8);
+  for (const ActivationKind kind : kKinds) {
+    const auto [got, slope] = CurveOf(kind, DType::kF32, values);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double x = values[i], step = 1e-5;
+      EXPECT_NEAR(got[i], ValueOf(kind, x), 5e-7 * std::max(1.0, std::abs(x))) << x;
+      if (kind == ActivationKind::kRelu && x == 0) continue;
+      const double want = (ValueOf(kind, x + step) - ValueOf(kind, x - step)) / (2 * step);
+      EXPECT_NEAR(slope[i], want, 2e-6) << x;
+    }
   }
 }
 
