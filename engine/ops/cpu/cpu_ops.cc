@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 
 #include "engine/base/aligned_buffer.h"
@@ -13,6 +12,7 @@
 #include "engine/ops/cpu/linear.h"
 #include "engine/ops/cpu/matmul.h"
 #include "engine/ops/cpu/norm.h"
+#include "engine/ops/cpu/soft_cap.h"
 #include "engine/ops/reduce_kernels.h"
 
 namespace millrace {
@@ -60,7 +60,7 @@ absl::Status RunAdd(const CpuContext& context, const Add& op) {
 
 absl::Status RunSoftCap(const CpuContext& context, const SoftCap& op) {
   context.pool->ParallelFor(op.count, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) op.x[i] = op.cap * std::tanh(op.x[i] / op.cap);
+    SoftCapInPlace(op.x + begin, end - begin, op.cap);
   });
   return absl::OkStatus();
 }

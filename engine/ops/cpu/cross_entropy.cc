@@ -10,6 +10,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/ops/cpu/cross_entropy_kernels.h"
 #include "engine/ops/cpu/linear.h"
+#include "engine/ops/cpu/soft_cap.h"
 #include "engine/ops/reduce_kernels.h"
 
 namespace millrace {
@@ -78,8 +79,9 @@ class Tile {
         }
       }
       const int64_t at = b.column / kColumns * t_.tokens + b.token;
-      ExponentialRows(b.logits, kColumns, b.tokens, b.columns, s_.block_max + at, s_.block_sum + at,
-                      type_, keep ? Gradients(b.token, b.column) : nullptr, s_.stride);
+      ExponentialRows(b.logits, kColumns, b.tokens, b.columns, t_.softcap, s_.block_max + at,
+                      s_.block_sum + at, type_, keep ? Gradients(b.token, b.column) : nullptr,
+                      s_.stride);
     }));
     context_.pool->ParallelFor(t_.tokens, [&](int64_t begin, int64_t end) {
       for (int64_t token = begin; token < end; ++token) MergeBlocks(token);
@@ -107,7 +109,7 @@ class Tile {
   absl::Status MakeGradients(float gradient_scale, double z_loss) {
     FillFactors(gradient_scale, z_loss);
     return ForEachBlock([&](const Block& b) {
-      GradientRows(b.logits, kColumns, b.tokens, b.columns, statistics_.max + b.token,
+      GradientRows(b.logits, kColumns, b.tokens, b.columns, t_.softcap, statistics_.max + b.token,
                    s_.factor + b.token, type_, Gradients(b.token, b.column), s_.stride);
       for (int64_t i = 0; i < b.tokens; ++i) StoreTargetGradient(b.token + i, b.column, b.columns);
     });
@@ -174,18 +176,31 @@ class Tile {
   }
 
   absl::Status MakeLogits(int thread, const Block& block, float* logits) const {
-    return context_.matmul->Run(thread, {.m = block.tokens,
-                                         .n = block.columns,
-                                         .k = t_.hidden,
-                                         .type = type_,
-                                         .a = At(t_.x, block.token * t_.hidden, type_),
-                                         .a_stride = t_.hidden,
-                                         .b = At(t_.weight, block.column * t_.hidden, type_),
-                                         .b_stride = t_.hidden,
-                                         .b_transposed = true,
-                                         .c = logits,
-                                         .c_stride = kColumns,
-                                         .c_type = DType::kF32});
+    MILLRACE_RETURN_IF_ERROR(
+        context_.matmul->Run(thread, {.m = block.tokens,
+                                      .n = block.columns,
+                                      .k = t_.hidden,
+                                      .type = type_,
+                                      .a = At(t_.x, block.token * t_.hidden, type_),
+                                      .a_stride = t_.hidden,
+                                      .b = At(t_.weight, block.column * t_.hidden, type_),
+                                      .b_stride = t_.hidden,
+                                      .b_transposed = true,
+                                      .c = logits,
+                                      .c_stride = kColumns,
+                                      .c_type = DType::kF32}));
+    if (t_.softcap > 0) {
+      for (int64_t i = 0; i < block.tokens; ++i) {
+        SoftCapInPlace(logits + i * kColumns, block.columns, t_.softcap);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Derivative of the soft cap where it gives `logit`.
+  double CapSlope(double logit) const {
+    const double ratio = t_.softcap > 0 ? logit / t_.softcap : 0;
+    return 1 - ratio * ratio;
   }
 
   void MergeBlocks(int64_t token) {
@@ -218,7 +233,8 @@ class Tile {
         const double log_p =
             double{statistics_.target_logit[i]} - statistics_.max[i] - std::log(sum);
         s_.target_gradient[i] =
-            static_cast<float>((std::expm1(log_p) + std::exp(log_p) * z) * gradient_scale);
+            static_cast<float>((std::expm1(log_p) + std::exp(log_p) * z) * gradient_scale *
+                               CapSlope(statistics_.target_logit[i]));
       }
     });
   }
@@ -331,7 +347,8 @@ absl::Status RunLinearCrossEntropy(const CpuContext& context, const LinearCrossE
                                  .count = std::min(tile_classes, op.vocab - first),
                                  .x = op.x,
                                  .weight = At(op.weight, first * op.hidden, type),
-                                 .targets = op.targets};
+                                 .targets = op.targets,
+                                 .softcap = op.softcap};
       const TileScratch scratch = scratch_of(classes.count, carver).first;
       Tile tile(context, classes, scratch, all.statistics);
       MILLRACE_RETURN_IF_ERROR(function(classes, tile));

@@ -8,17 +8,20 @@
 
 namespace millrace {
 
+// Logits l may have gone through a soft cap, other than 0. What is stored is then multiplied by the
+// cap's derivative, 1 − (l / softcap)².
+
 // For each of `rows` rows of f32 logits: row_max = max l, row_sum = Σ e^(l − row_max), and unless
 // `exponentials` is nullptr these e^(l − row_max).
 void ExponentialRows(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
-                     float* row_max, float* row_sum, DType type, void* exponentials,
+                     float softcap, float* row_max, float* row_sum, DType type, void* exponentials,
                      int64_t exponentials_stride);
 
 // For each row of f32 logits: gradients = e^(l − row_max) · row_factor, for l up to row_max. A
 // factor of 0 gives 0 whatever l is.
 void GradientRows(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
-                  const float* row_max, const float* row_factor, DType type, void* gradients,
-                  int64_t gradients_stride);
+                  float softcap, const float* row_max, const float* row_factor, DType type,
+                  void* gradients, int64_t gradients_stride);
 
 // x[i] = factor · x[i]; factor 0 gives 0 whatever x[i] is.
 void ScaleInPlace(void* x, DType type, int64_t count, float factor);

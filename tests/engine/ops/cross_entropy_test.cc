@@ -17,6 +17,7 @@ struct Sizes {
   int64_t tokens, hidden, vocab;
   int64_t tile = 0;
   double z_loss = 0;
+  double softcap = 0;
 };
 
 struct Reference {
@@ -34,15 +35,17 @@ Reference CrossEntropy(const Sizes& s, const Doubles& x, const Doubles& weight,
     for (int64_t v = 0; v < s.vocab; ++v) {
       for (int64_t h = 0; h < s.hidden; ++h)
         logits[v] += x[i * s.hidden + h] * weight[v * s.hidden + h];
+      if (s.softcap > 0) logits[v] = s.softcap * std::tanh(logits[v] / s.softcap);
       largest = std::max(largest, logits[v]);
     }
     for (const double l : logits) sum += std::exp(l - largest);
     const double lse = largest + std::log(sum);
     r.loss += lse - logits[targets[i]] + s.z_loss * lse * lse;
     for (int64_t v = 0; v < s.vocab; ++v) {
+      const double ratio = s.softcap > 0 ? logits[v] / s.softcap : 0;
       const double d =
           (std::exp(logits[v] - lse) * (1 + 2 * s.z_loss * lse) - (v == targets[i] ? 1 : 0)) *
-          scale;
+          (1 - ratio * ratio) * scale;
       for (int64_t h = 0; h < s.hidden; ++h) {
         r.dx[i * s.hidden + h] += d * weight[v * s.hidden + h];
         r.dweight[v * s.hidden + h] += d * x[i * s.hidden + h];
@@ -97,6 +100,7 @@ struct Problem {
             .gradient_scale = 0.25f,
             .vocab_tile = s.tile,
             .z_loss = s.z_loss,
+            .softcap = static_cast<float>(s.softcap),
             .loss_sum = &loss,
             .dx = dx.data(),
             .dweight = {dweight.data(), DType::kF32, false}};
@@ -177,7 +181,8 @@ TEST_P(TiledCrossEntropyTest, TilesThatComeOneByOneGiveTheSameBits) {
                      .count = weight.size() / s.hidden,
                      .x = tiled.x.data(),
                      .weight = weight.data(),
-                     .targets = tiled.targets.data()};
+                     .targets = tiled.targets.data(),
+                     .softcap = static_cast<float>(s.softcap)};
   };
   // A copy of its own, so that nothing beside a tile can be read.
   const auto weight_of = [&](int64_t first) {
@@ -241,12 +246,15 @@ std::vector<DType> Bf16IfComputed() {
   return types;
 }
 
-const Sizes kWholeSizes[] = {{1, 8, 257}, {130, 64, 1600, 0, 1e-3}, {300, 32, 520}};
-const Sizes kTiledSizes[] = {{3, 64, 1000, 333},
-                             {17, 48, 257, 100, 1e-2},
-                             {17, 48, 57, 5},
-                             {70, 40, 3601, 1600},
-                             {1100, 32, 520, 4096, 1e-4}};
+const Sizes kWholeSizes[] = {{1, 8, 257},
+                             {130, 64, 1600, 0, 1e-3},
+                             {300, 32, 520},
+                             {70, 48, 600, 0, 0, 2},
+                             {17, 64, 1000, 0, 1e-2, 30}};
+const Sizes kTiledSizes[] = {
+    {3, 64, 1000, 333},           {17, 48, 257, 100, 1e-2},    {17, 48, 57, 5},
+    {70, 40, 3601, 1600},         {1100, 32, 520, 4096, 1e-4}, {17, 48, 257, 100, 0, 1.5},
+    {70, 40, 1000, 333, 1e-2, 30}};
 const auto kThreads = testing::Values(1, 2, 3);
 
 INSTANTIATE_TEST_SUITE_P(Whole, CrossEntropyTest,
@@ -267,8 +275,9 @@ INSTANTIATE_TEST_SUITE_P(Tiled, Bf16CrossEntropyTest,
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Bf16CrossEntropyTest);
 
 TEST(CrossEntropyReferenceTest, GradientIsThatOfFiniteDifferences) {
-  for (const double z_loss : {0.0, 0.1}) {
-    const Sizes s{3, 4, 7, 0, z_loss};
+  for (const auto& [z_loss, softcap] :
+       {std::pair(0.0, 0.0), std::pair(0.1, 0.0), std::pair(0.0, 2.0), std::pair(0.1, 0.5)}) {
+    const Sizes s{3, 4, 7, 0, z_loss, softcap};
     const Doubles x = RandomDoubles(12, 1), weight = RandomDoubles(28, 2);
     const std::vector<int32_t> targets = {6, -1, 2};
     const Reference r = CrossEntropy(s, x, weight, targets, 1);
@@ -327,6 +336,16 @@ TEST_P(CrossEntropyExtremesTest, HugeLogitsStayFinite) {
   }
 }
 
+TEST_P(CrossEntropyExtremesTest, LogitsFarBeyondTheSoftCapHaveNoGradient) {
+  const Sizes s{6, 16, 600, tile(), 0, 30};
+  Problem p(type(), s, RandomDoubles(s.tokens * s.hidden, 1, 1e4, 2e4),
+            RandomDoubles(s.vocab * s.hidden, 2, 1e4, 2e4), {5, 10, 599, 0, -1, 7});
+  Rig rig(type(), 2, LimitsOf(s));
+  ASSERT_TRUE(rig.Run(p.Op()).ok());
+  EXPECT_NEAR(p.loss, 5 * std::log(600.0), 1e-3) << "all logits are the cap";
+  for (const double g : p.dweight.values()) ASSERT_EQ(g, 0);
+}
+
 TEST_P(CrossEntropyExtremesTest, IgnoredTokensHaveNoLossAndNoGradient) {
   const Sizes s{5, 16, 600, tile(), 1e-2};
   Problem p(type(), s, RandomDoubles(s.tokens * s.hidden, 1), RandomDoubles(s.vocab * s.hidden, 2),
@@ -380,6 +399,24 @@ TEST(CrossEntropyErrorsTest, WorkspaceThatIsTooSmallIsRefused) {
   rig.ops->SetWorkspace(nullptr, 0);
   EXPECT_EQ(rig.Run(p.Op()).code(), absl::StatusCode::kResourceExhausted);
 }
+
+class SoftCapTest : public testing::TestWithParam<int> {};
+
+TEST_P(SoftCapTest, IsTheScaledTanhOfEachLogit) {
+  for (const int64_t count : {1, 15, 16, 4097, 20000}) {
+    Doubles values = RandomDoubles(count, 1, 100);
+    values[0] = -1e30;
+    values[count / 2] = 1e-20;
+    Tensor x(DType::kF32, values);
+    Doubles want = x.values();
+    for (double& v : want) v = 30 * std::tanh(v / 30);
+    Rig rig(DType::kF32, GetParam(), {});
+    ASSERT_TRUE(rig.Run(SoftCap{.count = count, .cap = 30, .x = x.as<float>()}).ok());
+    ExpectClose(x.values(), want, {1e-6, 0}, "capped");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, SoftCapTest, kThreads);
 
 }  // namespace
 }  // namespace millrace
