@@ -113,7 +113,7 @@ class Worker {
 
   void Backward(const AttentionBackward& op, const AttentionTask& task) {
     const int64_t kv = task.kv_head, padded = Padded(task.length);
-    PackB(Keys(task), p_.k_stride, true, task.length, d_, s_.keys_by_head);
+    PackB(Keys(task), p_.k_stride, true, d_, task.length, s_.keys_by_head);
     PackRows(Keys(task), p_.k_stride, task.length, padded, d_, DType::kBF16, s_.k);
     PackRows(Values(task), p_.v_stride, task.length, padded, d_, DType::kBF16, s_.v);
     std::fill(s_.dk, s_.dk + padded * d_, 0.0f);
