@@ -36,8 +36,14 @@ absl::Status CheckIds(absl::Span<const int32_t> ids, int64_t rows, absl::string_
   return absl::OkStatus();
 }
 
-// For each row that `ids` names: gradient[row, :] += Σ_{t: ids[t] = row} dy[t, :].
-void Scatter(const EmbeddingScatter& op, absl::Span<const int32_t> ids, void* gradient,
+// `scale` as an operand of products of `type`.
+float RoundScale(double scale, DType type) {
+  const auto value = static_cast<float>(scale);
+  return type == DType::kBF16 ? BFloat16::FromFloat(value).ToFloat() : value;
+}
+
+// For each row that `ids` names: gradient[row, :] += scale · Σ_{t: ids[t] = row} dy[t, :].
+void Scatter(const EmbeddingScatter& op, absl::Span<const int32_t> ids, float scale, void* gradient,
              ThreadPool& pool) {
   const auto tokens = static_cast<int64_t>(ids.size());
   std::vector<int32_t> order(tokens);  // tokens by row, and in order within one
@@ -60,6 +66,7 @@ void Scatter(const EmbeddingScatter& op, absl::Span<const int32_t> ids, void* gr
         for (int64_t i = starts[r]; i < starts[r + 1]; ++i) {
           AddTo(At(op.dy, order[i] * op.hidden + j, op.dtype), op.dtype, count, sum);
         }
+        if (scale != 1) ScaleInPlace(sum, DType::kF32, count, scale);
         void* elements = At(gradient, row * op.hidden + j, op.table_dtype);
         AddTo(elements, op.table_dtype, count, sum);
         Convert(sum, DType::kF32, elements, op.table_dtype, count);
@@ -75,6 +82,7 @@ absl::Status GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool) {
   if (op.position_table != nullptr) {
     MILLRACE_RETURN_IF_ERROR(CheckIds(op.positions, op.max_positions, "position"));
   }
+  const float scale = RoundScale(op.scale, op.dtype);
   pool.ParallelFor(op.inputs.size(), [&](int64_t begin, int64_t end) {
     float sum[kColumns];
     for (int64_t i = begin; i < end; ++i) {
@@ -82,14 +90,17 @@ absl::Status GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool) {
         const int64_t count = std::min(kColumns, op.hidden - j);
         const void* row = At(op.token_table, op.inputs[i] * op.hidden + j, op.dtype);
         void* y = At(op.y, i * op.hidden + j, op.dtype);
-        if (op.position_table == nullptr) {
+        if (op.position_table == nullptr && scale == 1) {
           std::memcpy(y, row, count * SizeOf(op.dtype));
-        } else {
-          Convert(row, op.dtype, sum, DType::kF32, count);
+          continue;
+        }
+        Convert(row, op.dtype, sum, DType::kF32, count);
+        if (scale != 1) ScaleInPlace(sum, DType::kF32, count, scale);
+        if (op.position_table != nullptr) {
           AddTo(At(op.position_table, op.positions[i] * op.hidden + j, op.dtype), op.dtype, count,
                 sum);
-          Convert(sum, DType::kF32, y, op.dtype, count);
         }
+        Convert(sum, DType::kF32, y, op.dtype, count);
       }
     }
   });
@@ -97,8 +108,8 @@ absl::Status GatherEmbeddings(const EmbeddingGather& op, ThreadPool& pool) {
 }
 
 void ScatterEmbeddingGradients(const EmbeddingScatter& op, ThreadPool& pool) {
-  Scatter(op, op.inputs, op.token_table, pool);
-  if (op.position_table != nullptr) Scatter(op, op.positions, op.position_table, pool);
+  Scatter(op, op.inputs, RoundScale(op.scale, op.dtype), op.token_table, pool);
+  if (op.position_table != nullptr) Scatter(op, op.positions, 1, op.position_table, pool);
 }
 
 }  // namespace millrace

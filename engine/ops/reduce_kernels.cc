@@ -76,6 +76,21 @@ void AddToAny(const void* from, DType type, int64_t count, float* to) {
                        : AddToImpl(static_cast<const float*>(from), count, to);
 }
 
+template <typename T>
+void ScaleImpl(T* x, int64_t count, float factor) {
+  const DF d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto factor_v = hn::Set(d, factor);
+  for (int64_t i = 0; i < count; i += lanes) {
+    Store(hn::Mul(Load(d, x + i, count - i), factor_v), d, x + i, count - i);
+  }
+}
+
+void ScaleAny(void* x, DType type, int64_t count, float factor) {
+  type == DType::kBF16 ? ScaleImpl(static_cast<BFloat16*>(x), count, factor)
+                       : ScaleImpl(static_cast<float*>(x), count, factor);
+}
+
 template <typename From, typename To>
 void ConvertImpl(const void* from, void* to, int64_t count) {
   const DF d;
@@ -105,6 +120,7 @@ namespace millrace {
 
 HWY_EXPORT(ColumnSumsAny);
 HWY_EXPORT(AddToAny);
+HWY_EXPORT(ScaleAny);
 HWY_EXPORT(ConvertAny);
 
 void ColumnSums(const void* x, DType type, int64_t rows, int64_t columns, int64_t stride,
@@ -114,6 +130,15 @@ void ColumnSums(const void* x, DType type, int64_t rows, int64_t columns, int64_
 
 void AddTo(const void* from, DType type, int64_t count, float* to) {
   HWY_DYNAMIC_DISPATCH(AddToAny)(from, type, count, to);
+}
+
+void ScaleInPlace(void* x, DType type, int64_t count, float factor) {
+  if (factor == 0.0f) {
+    auto* bytes = static_cast<unsigned char*>(x);
+    std::fill(bytes, bytes + count * SizeOf(type), 0);
+    return;
+  }
+  HWY_DYNAMIC_DISPATCH(ScaleAny)(x, type, count, factor);
 }
 
 void Convert(const void* from, DType from_type, void* to, DType to_type, int64_t count) {

@@ -78,16 +78,6 @@ void GradientsImpl(const float* logits, int64_t logits_stride, int64_t rows, int
   }
 }
 
-template <typename T>
-void ScaleImpl(T* x, int64_t count, float factor) {
-  const DF d;
-  const int64_t lanes = hn::Lanes(d);
-  const auto factor_v = hn::Set(d, factor);
-  for (int64_t i = 0; i < count; i += lanes) {
-    Store(hn::Mul(Load(d, x + i, count - i), factor_v), d, x + i, count - i);
-  }
-}
-
 void ExponentialsAny(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
                      float softcap, float* row_max, float* row_sum, DType type, void* exponentials,
                      int64_t exponentials_stride) {
@@ -108,11 +98,6 @@ void GradientsAny(const float* logits, int64_t logits_stride, int64_t rows, int6
                       static_cast<float*>(gradients), gradients_stride);
 }
 
-void ScaleAny(void* x, DType type, int64_t count, float factor) {
-  type == DType::kBF16 ? ScaleImpl(static_cast<BFloat16*>(x), count, factor)
-                       : ScaleImpl(static_cast<float*>(x), count, factor);
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace millrace
 HWY_AFTER_NAMESPACE();
@@ -122,7 +107,6 @@ namespace millrace {
 
 HWY_EXPORT(ExponentialsAny);
 HWY_EXPORT(GradientsAny);
-HWY_EXPORT(ScaleAny);
 
 void ExponentialRows(const float* logits, int64_t logits_stride, int64_t rows, int64_t columns,
                      float softcap, float* row_max, float* row_sum, DType type, void* exponentials,
@@ -138,15 +122,6 @@ void GradientRows(const float* logits, int64_t logits_stride, int64_t rows, int6
   HWY_DYNAMIC_DISPATCH(GradientsAny)
   (logits, logits_stride, rows, columns, softcap, row_max, row_factor, type, gradients,
    gradients_stride);
-}
-
-void ScaleInPlace(void* x, DType type, int64_t count, float factor) {
-  if (factor == 0.0f) {
-    auto* bytes = static_cast<unsigned char*>(x);
-    std::fill(bytes, bytes + count * SizeOf(type), 0);
-    return;
-  }
-  HWY_DYNAMIC_DISPATCH(ScaleAny)(x, type, count, factor);
 }
 
 }  // namespace millrace

@@ -23,9 +23,6 @@ void GradientRows(const float* logits, int64_t logits_stride, int64_t rows, int6
                   float softcap, const float* row_max, const float* row_factor, DType type,
                   void* gradients, int64_t gradients_stride);
 
-// x[i] = factor · x[i]; factor 0 gives 0 whatever x[i] is.
-void ScaleInPlace(void* x, DType type, int64_t count, float factor);
-
 }  // namespace millrace
 
 #endif  // MILLRACE_ENGINE_OPS_CPU_CROSS_ENTROPY_KERNELS_H_

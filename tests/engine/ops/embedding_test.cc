@@ -1,7 +1,10 @@
 #include "engine/ops/embedding.h"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -13,16 +16,23 @@ namespace {
 
 constexpr int64_t kVocab = 50, kPositions = 20, kTokens = 17, kHidden = 1100;
 
+// Between two numbers of bf16; Gemma's for a hidden size of 1152.
+const double kScale = std::sqrt(1152.0);
+
+double Rounded(double scale, DType type) { return Tensor(type, Doubles{scale}).values()[0]; }
+
 std::vector<int32_t> Ids(int64_t count, int64_t rows) {
   std::vector<int32_t> ids(count);
   for (int64_t i = 0; i < count; ++i) ids[i] = static_cast<int32_t>((i * i + 3) % rows);
   return ids;
 }
 
-TEST(GatherEmbeddingsTest, AddsTokenAndPositionRows) {
+TEST(GatherEmbeddingsTest, AddsScaledTokenAndPositionRows) {
   const std::vector<int32_t> inputs = Ids(kTokens, kVocab), positions = Ids(kTokens, kPositions);
   for (const DType type : {DType::kF32, DType::kBF16}) {
-    for (const bool with_positions : {false, true}) {
+    for (const auto& [with_positions, scale] :
+         {std::pair(false, 1.0), std::pair(true, 1.0), std::pair(false, kScale),
+          std::pair(true, kScale)}) {
       const Tensor table(type, RandomDoubles(kVocab * kHidden, 1));
       const Tensor position_table(type, RandomDoubles(kPositions * kHidden, 2));
       Tensor y(type, kTokens * kHidden);
@@ -34,6 +44,7 @@ TEST(GatherEmbeddingsTest, AddsTokenAndPositionRows) {
                             .vocab = kVocab,
                             .max_positions = kPositions,
                             .dtype = type,
+                            .scale = scale,
                             .token_table = table.data(),
                             .position_table = with_positions ? position_table.data() : nullptr,
                             .y = y.data()},
@@ -42,12 +53,12 @@ TEST(GatherEmbeddingsTest, AddsTokenAndPositionRows) {
       const Doubles rows = table.values(), position_rows = position_table.values();
       Doubles want(kTokens * kHidden);
       for (int64_t i = 0; i < kTokens * kHidden; ++i) {
-        want[i] = rows[inputs[i / kHidden] * kHidden + i % kHidden];
+        want[i] = Rounded(scale, type) * rows[inputs[i / kHidden] * kHidden + i % kHidden];
         if (with_positions) {
           want[i] += position_rows[positions[i / kHidden] * kHidden + i % kHidden];
         }
       }
-      ExpectClose(y.values(), want, RoundingOf(type, 0), "y");
+      ExpectClose(y.values(), want, RoundingOf(type, scale == 1 ? 0 : 1), "y");
     }
   }
 }
@@ -78,16 +89,18 @@ TEST(GatherEmbeddingsTest, NamesAnIdThatIsNoRow) {
   }
 }
 
-TEST(ScatterEmbeddingGradientsTest, AddsEachRowsSumOnceAndTouchesNoOther) {
+TEST(ScatterEmbeddingGradientsTest, AddsEachRowsScaledSumOnceAndTouchesNoOther) {
   const std::vector<int32_t> inputs = Ids(kTokens, kVocab), positions = Ids(kTokens, kPositions);
   for (const DType type : ComputeTypes()) {
-    for (const DType table_type : {DType::kF32, DType::kBF16}) {
+    for (const auto& [table_type, scale] :
+         {std::pair(DType::kF32, 1.0), std::pair(DType::kBF16, 1.0), std::pair(DType::kF32, kScale),
+          std::pair(DType::kBF16, kScale)}) {
       const Tensor dy(type, RandomDoubles(kTokens * kHidden, 1));
       const Doubles old = Tensor(table_type, RandomDoubles(kVocab * kHidden, 2)).values();
       Doubles want = old, want_positions(kPositions * kHidden);
       const Doubles dy_values = dy.values();
       for (int64_t i = 0; i < kTokens * kHidden; ++i) {
-        want[inputs[i / kHidden] * kHidden + i % kHidden] += dy_values[i];
+        want[inputs[i / kHidden] * kHidden + i % kHidden] += Rounded(scale, type) * dy_values[i];
         want_positions[positions[i / kHidden] * kHidden + i % kHidden] += dy_values[i];
       }
       std::string one_thread;
@@ -99,6 +112,7 @@ TEST(ScatterEmbeddingGradientsTest, AddsEachRowsSumOnceAndTouchesNoOther) {
                                    .positions = positions,
                                    .hidden = kHidden,
                                    .dtype = type,
+                                   .scale = scale,
                                    .dy = dy.data(),
                                    .table_dtype = table_type,
                                    .token_table = table.data(),
