@@ -25,16 +25,16 @@ int64_t Padded(int64_t rows) { return (rows + kPadding - 1) / kPadding * kPaddin
 
 // One thread's scratch memory.
 struct Scratch {
-  void *k, *v;                     // [padded document, head_dim]
+  void *k, *v;                     // [padded keys, head_dim]
   void *q, *dout;                  // [kQueryBlock, head_dim]
   void *probabilities, *dscores;   // [kQueryBlock, kKeyBlock]
   float *scores, *dprobabilities;  // likewise
   float* o;                        // [kQueryBlock, head_dim]; backward: dq
-  float *dk, *dv;                  // [padded document, head_dim]
+  float *dk, *dv;                  // [padded keys, head_dim]
   float *row_max, *row_sum;        // [kQueryBlock]; backward: delta, log-sum-exp
 
-  Scratch(WorkspaceCarver& carver, int64_t document, int64_t head_dim, DType type) {
-    const int64_t padded = Padded(document);
+  Scratch(WorkspaceCarver& carver, int64_t keys, int64_t head_dim, DType type) {
+    const int64_t padded = Padded(keys);
     k = carver.Take(padded * head_dim, type);
     v = carver.Take(padded * head_dim, type);
     q = carver.Take(kQueryBlock * head_dim, type);
@@ -50,9 +50,9 @@ struct Scratch {
     row_sum = carver.Take<float>(kQueryBlock);
   }
 
-  static size_t Bytes(int64_t document, int64_t head_dim, DType type) {
+  static size_t Bytes(int64_t keys, int64_t head_dim, DType type) {
     WorkspaceCarver carver(nullptr);
-    Scratch scratch(carver, document, head_dim, type);
+    Scratch scratch(carver, keys, head_dim, type);
     return carver.used();
   }
 };
@@ -76,7 +76,7 @@ class Worker {
 
   absl::Status Backward(const AttentionBackward& op, const AttentionTask& task) {
     PackKeys(task);
-    const int64_t count = Padded(task.length) * p_.head_dim;
+    const int64_t count = Padded(task.keys) * p_.head_dim;
     std::fill(s_.dk, s_.dk + count, 0.0f);
     std::fill(s_.dv, s_.dv + count, 0.0f);
     for (int64_t head = task.kv_head * p_.group(); head < (task.kv_head + 1) * p_.group(); ++head) {
@@ -92,10 +92,10 @@ class Worker {
  private:
   void PackKeys(const AttentionTask& task) {
     const int64_t column = task.kv_head * p_.head_dim;
-    PackRows(At(p_.k, task.begin * p_.k_stride + column, type_), p_.k_stride, task.length,
-             Padded(task.length), p_.head_dim, type_, s_.k);
-    PackRows(At(p_.v, task.begin * p_.v_stride + column, type_), p_.v_stride, task.length,
-             Padded(task.length), p_.head_dim, type_, s_.v);
+    PackRows(At(p_.k, task.key_begin * p_.k_stride + column, type_), p_.k_stride, task.keys,
+             Padded(task.keys), p_.head_dim, type_, s_.k);
+    PackRows(At(p_.v, task.key_begin * p_.v_stride + column, type_), p_.v_stride, task.keys,
+             Padded(task.keys), p_.head_dim, type_, s_.v);
   }
 
   // f32 rows to columns of the fused gradient.
@@ -124,12 +124,22 @@ class Worker {
                                           .addend = accumulate ? c : nullptr});
   }
 
-  ScoreTile TileOf(int64_t rows, int64_t q0, int64_t k0, int64_t columns) const {
+  // The first key of the first tile of queries that lie at `position` and after.
+  int64_t FirstKey(int64_t position) const {
+    if (p_.window == 0) return 0;
+    return std::max<int64_t>(0, position + 1 - p_.window) / kPadding * kPadding;
+  }
+
+  // Of `rows` queries from `position` on with the keys from k0 on; caps the scores.
+  ScoreTile TileOf(int64_t rows, int64_t position, int64_t k0, int64_t columns) const {
+    if (p_.softcap > 0) CapScores(s_.scores, columns, rows, columns, p_.scale, p_.softcap);
     return {.rows = rows,
             .padded_rows = Padded(rows),
             .columns = columns,
-            .first_visible = q0 - k0,
+            .first_visible = position - k0,
+            .window = p_.window,
             .scale = p_.scale,
+            .softcap = p_.softcap,
             .scores = s_.scores,
             .type = type_};
   }
@@ -140,20 +150,21 @@ class Worker {
     const int64_t d = p_.head_dim, token = task.begin + q0;
     PackRows(At(p_.q, token * p_.q_stride + head * d, type_), p_.q_stride, rows, padded, d, type_,
              s_.q);
-    const int64_t last_key = Padded(q0 + rows);
-    for (int64_t k0 = 0; k0 < last_key; k0 += kKeyBlock) {
+    const int64_t position = task.first_position() + q0;
+    const int64_t first_key = FirstKey(position), last_key = Padded(position + rows);
+    for (int64_t k0 = first_key; k0 < last_key; k0 += kKeyBlock) {
       const int64_t keys = std::min(kKeyBlock, last_key - k0);
       MILLRACE_RETURN_IF_ERROR(
           Multiply(padded, keys, d, s_.q, false, At(s_.k, k0 * d, type_), true, s_.scores, false));
-      const bool first = k0 == 0;
-      SoftmaxTile(TileOf(rows, q0, k0, keys), first, s_.probabilities, s_.row_max, s_.row_sum, s_.o,
-                  d);
+      const bool first = k0 == first_key;
+      SoftmaxTile(TileOf(rows, position, k0, keys), first, s_.probabilities, s_.row_max, s_.row_sum,
+                  s_.o, d);
       MILLRACE_RETURN_IF_ERROR(Multiply(padded, d, keys, s_.probabilities, false,
                                         At(s_.v, k0 * d, type_), false, s_.o, !first));
     }
     FinishRows(s_.o, s_.row_max, s_.row_sum, rows, d, type_,
                At(op.output, token * p_.output_row() + head * d, type_), p_.output_row(),
-               op.log_sum_exp + head * p_.tokens + token);
+               op.log_sum_exp == nullptr ? nullptr : op.log_sum_exp + head * p_.tokens + token);
     return absl::OkStatus();
   }
 
@@ -168,15 +179,16 @@ class Worker {
     float* delta = s_.row_max;
     RowDots(At(op.doutput, output, type_), At(op.output, output, type_), p_.output_row(), rows, d,
             type_, delta);
-    const int64_t last_key = Padded(q0 + rows);
-    for (int64_t k0 = 0; k0 < last_key; k0 += kKeyBlock) {
+    const int64_t position = task.first_position() + q0;
+    const int64_t first_key = FirstKey(position), last_key = Padded(position + rows);
+    for (int64_t k0 = first_key; k0 < last_key; k0 += kKeyBlock) {
       const int64_t keys = std::min(kKeyBlock, last_key - k0);
       const void* k = At(s_.k, k0 * d, type_);
       const void* v = At(s_.v, k0 * d, type_);
       MILLRACE_RETURN_IF_ERROR(Multiply(padded, keys, d, s_.q, false, k, true, s_.scores, false));
       MILLRACE_RETURN_IF_ERROR(
           Multiply(padded, keys, d, s_.dout, false, v, true, s_.dprobabilities, false));
-      SoftmaxBackwardTile(TileOf(rows, q0, k0, keys), s_.dprobabilities,
+      SoftmaxBackwardTile(TileOf(rows, position, k0, keys), s_.dprobabilities,
                           op.log_sum_exp + head * p_.tokens + token, delta, s_.probabilities,
                           s_.dscores);
       MILLRACE_RETURN_IF_ERROR(
@@ -184,7 +196,7 @@ class Worker {
       MILLRACE_RETURN_IF_ERROR(
           Multiply(keys, d, padded, s_.dscores, true, s_.q, false, s_.dk + k0 * d, true));
       MILLRACE_RETURN_IF_ERROR(
-          Multiply(padded, d, keys, s_.dscores, false, k, false, s_.o, k0 > 0));
+          Multiply(padded, d, keys, s_.dscores, false, k, false, s_.o, k0 > first_key));
     }
     StoreRows(s_.o, rows, op.dqkv, token, p_.query(head));
     return absl::OkStatus();
@@ -201,14 +213,14 @@ bool UseAmx(DType type, int64_t head_dim) {
   return CpuUsesAmx() && AmxAttentionSuits(type, head_dim);
 }
 
-size_t ScratchBytes(int64_t longest, int64_t head_dim, DType type) {
-  return UseAmx(type, head_dim) ? AmxAttentionScratchBytes(longest, head_dim)
-                                : Scratch::Bytes(longest, head_dim, type);
+size_t ScratchBytes(int64_t most_keys, int64_t head_dim, DType type) {
+  return UseAmx(type, head_dim) ? AmxAttentionScratchBytes(most_keys, head_dim)
+                                : Scratch::Bytes(most_keys, head_dim, type);
 }
 
 // One thread's tasks.
 template <typename Op>
-using AmxTasks = void (*)(const Op& op, absl::Span<const AttentionTask> tasks, int64_t longest,
+using AmxTasks = void (*)(const Op& op, absl::Span<const AttentionTask> tasks, int64_t most_keys,
                           std::byte* scratch);
 
 template <typename Op>
@@ -218,19 +230,19 @@ absl::Status RunTasks(const CpuContext& context, const Op& op,
   const AttentionProblem problem(op.input);
   if (problem.tokens == 0) return absl::OkStatus();
   MILLRACE_RETURN_IF_ERROR(CheckAttention(problem));
-  const int64_t longest = LongestDocument(problem);
-  const size_t bytes = ScratchBytes(longest, problem.head_dim, context.compute);
+  const int64_t most_keys = MostKeys(problem);
+  const size_t bytes = ScratchBytes(most_keys, problem.head_dim, context.compute);
   const int threads = context.pool->threads();
   MILLRACE_RETURN_IF_ERROR(CheckWorkspace(context, "attention", bytes * threads));
   const std::vector<std::vector<AttentionTask>> shares = DivideAttention(problem, threads);
   return RunOnThreads(context, [&](int thread) -> absl::Status {
     std::byte* const memory = context.workspace + thread * bytes;
     if (UseAmx(context.compute, problem.head_dim)) {
-      amx_tasks(op, shares[thread], longest, memory);
+      amx_tasks(op, shares[thread], most_keys, memory);
       return absl::OkStatus();
     }
     WorkspaceCarver carver(memory);
-    const Scratch scratch(carver, longest, problem.head_dim, context.compute);
+    const Scratch scratch(carver, most_keys, problem.head_dim, context.compute);
     Worker worker(context, thread, problem, scratch);
     for (const AttentionTask& task : shares[thread]) {
       MILLRACE_RETURN_IF_ERROR((worker.*work)(op, task));

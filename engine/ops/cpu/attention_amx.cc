@@ -24,7 +24,7 @@ int64_t Padded(int64_t rows) { return (rows + kStrip - 1) / kStrip * kStrip; }
 
 // Memory of one task. Packed operands are named as in the products they are for.
 struct Scratch {
-  BFloat16 *q, *dout;  // [kQueries, head_dim], rows beyond the document 0
+  BFloat16 *q, *dout;  // [kQueries, head_dim], rows beyond the queries 0
   float *o, *dq;       // [kQueries, head_dim]
   float *row_max, *row_sum, *log_sum_exp, *delta;  // [kQueries]
   float *scores,
@@ -34,11 +34,11 @@ struct Scratch {
   std::byte *keys_by_head, *values_by_head;  // Kᵀ; forward: V as well, backward: K
   std::byte *q_turned, *dout_turned, *q_packed, *dout_packed;
   std::byte* dscores_turned;
-  BFloat16 *k, *v;  // [padded document, head_dim]
+  BFloat16 *k, *v;  // [padded keys, head_dim]
   float *dk, *dv;   // likewise
 
-  Scratch(WorkspaceCarver& carver, int64_t longest, int64_t d) {
-    const int64_t padded = Padded(longest);
+  Scratch(WorkspaceCarver& carver, int64_t most_keys, int64_t d) {
+    const int64_t padded = Padded(most_keys);
     constexpr int64_t kScores =
         std::max(kForwardQueries * kForwardStride, kBackwardKeys * kBackwardStride);
     constexpr int64_t kProbabilities =
@@ -91,23 +91,24 @@ void PackB(const BFloat16* from, int64_t stride, bool k_rows, int64_t columns, i
 // A block of queries of one head.
 struct Block {
   int64_t head;
-  int64_t begin, rows;  // in the document
+  int64_t token, rows;
+  int64_t begin;  // where among the task's keys the first query is
   int64_t strips() const { return Padded(rows) / kStrip; }
   int64_t end() const { return begin + Padded(rows); }
 };
 
 class Worker {
  public:
-  Worker(const AttentionProblem& problem, int64_t longest, std::byte* memory)
+  Worker(const AttentionProblem& problem, int64_t most_keys, std::byte* memory)
       : p_(problem),
         d_(problem.head_dim),
         panels_(problem.head_dim / kStrip),
         carver_(memory),
-        s_(carver_, longest, problem.head_dim) {}
+        s_(carver_, most_keys, problem.head_dim) {}
 
   void Forward(const AttentionForward& op, const AttentionTask& task) {
-    PackB(Keys(task), p_.k_stride, false, task.length, d_, s_.keys_by_head);
-    PackB(Values(task), p_.v_stride, true, d_, task.length, s_.values_by_head);
+    PackB(Keys(task), p_.k_stride, false, task.keys, d_, s_.keys_by_head);
+    PackB(Values(task), p_.v_stride, true, d_, task.keys, s_.values_by_head);
     ForEachBlock(task, kForwardQueries, [&](const Block& block) { ForwardBlock(op, task, block); });
   }
 
@@ -126,10 +127,10 @@ class Worker {
 
  private:
   const BFloat16* Keys(const AttentionTask& task) const {
-    return static_cast<const BFloat16*>(p_.k) + task.begin * p_.k_stride + task.kv_head * d_;
+    return static_cast<const BFloat16*>(p_.k) + task.key_begin * p_.k_stride + task.kv_head * d_;
   }
   const BFloat16* Values(const AttentionTask& task) const {
-    return static_cast<const BFloat16*>(p_.v) + task.begin * p_.v_stride + task.kv_head * d_;
+    return static_cast<const BFloat16*>(p_.v) + task.key_begin * p_.v_stride + task.kv_head * d_;
   }
   const BFloat16* Queries(int64_t token, int64_t head) const {
     return static_cast<const BFloat16*>(p_.q) + token * p_.q_stride + head * d_;
@@ -139,8 +140,9 @@ class Worker {
   void ForEachBlock(const AttentionTask& task, int64_t queries, F function) {
     for (int64_t head = task.kv_head * p_.group(); head < (task.kv_head + 1) * p_.group(); ++head) {
       for (int64_t begin = 0; begin < task.length; begin += queries) {
-        const Block block = {head, begin, std::min(queries, task.length - begin)};
-        PackRows(Queries(task.begin + begin, head), p_.q_stride, block.rows, Padded(block.rows), d_,
+        const Block block = {head, task.begin + begin, std::min(queries, task.length - begin),
+                             task.first_position() + begin};
+        PackRows(Queries(block.token, head), p_.q_stride, block.rows, Padded(block.rows), d_,
                  DType::kBF16, s_.q);
         function(block);
       }
@@ -164,48 +166,68 @@ class Worker {
     }
   }
 
+  // The strip of the first key that the query at `position` sees.
+  int64_t FirstKey(int64_t position) const {
+    if (p_.window == 0) return 0;
+    return std::max<int64_t>(0, position + 1 - p_.window) / kStrip * kStrip;
+  }
+
   void ForwardBlock(const AttentionForward& op, const AttentionTask& task, const Block& block) {
-    const int64_t key_pairs = Padded(task.length) / kStrip, rows = Padded(block.rows);
-    for (int64_t first_key = 0; first_key < block.end(); first_key += kForwardKeys) {
-      const bool first = first_key == 0;
-      // Up to the last key that the strip's last query sees; none for some strips at the end.
-      const auto keys_of = [&](int64_t row) {
-        return std::min(kForwardKeys, block.begin + row + kStrip - first_key);
+    const int64_t key_pairs = Padded(task.keys) / kStrip, rows = Padded(block.rows);
+    const int64_t begin = FirstKey(block.begin), end = Padded(block.begin + block.rows);
+    for (int64_t first_key = begin; first_key < end; first_key += kForwardKeys) {
+      const bool first = first_key == begin;
+      // The strips of keys that a strip of queries sees some of; none for some at the end.
+      const auto keys_from = [&](int64_t row) {
+        return std::max<int64_t>(0, FirstKey(block.begin + row) - first_key);
+      };
+      const auto keys_to = [&](int64_t row) {
+        return std::min(kForwardKeys,
+                        Padded(block.begin + std::min(row + kStrip, block.rows)) - first_key);
       };
       for (int64_t row = 0; row < rows; row += kStrip) {
         const AmxTiles q = AmxTilesInRows(s_.q + row * d_, d_);
-        for (int64_t key = 0; key < keys_of(row); key += kStrip) {
+        for (int64_t key = keys_from(row); key < keys_to(row); key += kStrip) {
           MultiplyAmxBlock(q,
                            s_.keys_by_head + (first_key + key) / kStrip * panels_ * kAmxPairBytes,
                            panels_, false, s_.scores + row * kForwardStride + key, kForwardStride);
         }
       }
       for (int64_t row = 0; row < rows; row += kStrip) {
-        if (keys_of(row) <= 0) continue;
-        SoftmaxStrip({.rows = block.rows - row,
-                      .columns = keys_of(row),
-                      .first_visible = block.begin + row - first_key,
-                      .scale = p_.scale,
-                      .scores = s_.scores + row * kForwardStride,
+        const int64_t from = keys_from(row), columns = keys_to(row) - from;
+        if (columns <= 0) continue;
+        float* scores = s_.scores + row * kForwardStride + from;
+        const int64_t queries = std::min(kStrip, block.rows - row);
+        if (p_.softcap > 0) {
+          CapScores(scores, kForwardStride, queries, columns, p_.scale, p_.softcap);
+        }
+        SoftmaxStrip({.rows = queries,
+                      .columns = columns,
+                      .first_visible = block.begin + row - first_key - from,
+                      .window = p_.window,
+                      .scale = p_.softcap > 0 ? 1.0f : p_.scale,
+                      .scores = scores,
                       .stride = kForwardStride},
-                     first, s_.probabilities + row * kForwardKeys, kForwardKeys, s_.row_max + row,
-                     s_.row_sum + row, s_.o + row * d_, d_);
+                     first, s_.probabilities + row * kForwardKeys + from, kForwardKeys,
+                     s_.row_max + row, s_.row_sum + row, s_.o + row * d_, d_);
       }
       for (int64_t row = 0; row < rows; row += kStrip) {
-        if (keys_of(row) <= 0) continue;
-        Multiply(AmxTilesInRows(s_.probabilities + row * kForwardKeys, kForwardKeys),
-                 s_.values_by_head + first_key / kStrip * kAmxPairBytes, key_pairs,
-                 keys_of(row) / kStrip, !first, s_.o + row * d_);
+        const int64_t from = keys_from(row), columns = keys_to(row) - from;
+        if (columns <= 0) continue;
+        Multiply(AmxTilesInRows(s_.probabilities + row * kForwardKeys + from, kForwardKeys),
+                 s_.values_by_head + (first_key + from) / kStrip * kAmxPairBytes, key_pairs,
+                 columns / kStrip, !first, s_.o + row * d_);
       }
     }
-    const int64_t token = task.begin + block.begin;
     FinishRows(s_.o, s_.row_max, s_.row_sum, block.rows, d_, DType::kBF16,
-               static_cast<BFloat16*>(op.output) + token * p_.output_row() + block.head * d_,
-               p_.output_row(), op.log_sum_exp + block.head * p_.tokens + token);
+               static_cast<BFloat16*>(op.output) + block.token * p_.output_row() + block.head * d_,
+               p_.output_row(),
+               op.log_sum_exp == nullptr ? nullptr
+                                         : op.log_sum_exp + block.head * p_.tokens + block.token);
   }
 
   void BackwardBlock(const AttentionBackward& op, const AttentionTask& task, const Block& block) {
-    const int64_t token = task.begin + block.begin, padded = Padded(block.rows);
+    const int64_t token = block.token, padded = Padded(block.rows);
     const int64_t at = token * p_.output_row() + block.head * d_;
     const auto* doutput = static_cast<const BFloat16*>(op.doutput) + at;
     PackRows(doutput, p_.output_row(), block.rows, padded, d_, DType::kBF16, s_.dout);
@@ -221,7 +243,8 @@ class Worker {
     std::copy(log_sum_exp, log_sum_exp + block.rows, s_.log_sum_exp);
 
     const int64_t key_pairs = Padded(task.length) / kStrip;
-    for (int64_t first_key = 0; first_key < block.end(); first_key += kBackwardKeys) {
+    const int64_t begin = FirstKey(block.begin);
+    for (int64_t first_key = begin; first_key < block.end(); first_key += kBackwardKeys) {
       const int64_t keys = std::min(kBackwardKeys, block.end() - first_key);
       // One after the other for all keys: what a step has written is read when it has left the
       // store buffer, out of which tiles cannot be loaded.
@@ -231,7 +254,7 @@ class Worker {
       for (int64_t strip = 0; strip < block.strips(); ++strip) {
         Multiply(PackedAmxTiles(s_.dscores_turned + TurnedAt(strip, 0)),
                  s_.keys_by_head + first_key / kStrip * kAmxPairBytes, key_pairs, keys / kStrip,
-                 first_key > 0, s_.dq + strip * kStrip * d_);
+                 first_key > begin, s_.dq + strip * kStrip * d_);
       }
     }
     StoreRows(s_.dq, block.rows, op.dqkv, token, p_.query(block.head));
@@ -242,9 +265,13 @@ class Worker {
     return (query_strip * (kBackwardKeys / kStrip) + key / kStrip) * kAmxPairBytes;
   }
 
-  // The first strip of queries that sees a key of the strip from `row` on.
+  // The strips of queries [first, last) that see some of the keys [row, row + kStrip).
   static int64_t FirstStrip(const Block& block, int64_t row) {
     return std::max<int64_t>(0, (row - block.begin) / kStrip);
+  }
+  int64_t LastStrip(const Block& block, int64_t row) const {
+    if (p_.window == 0) return block.strips();
+    return std::min(block.strips(), Padded(row + kStrip - 1 + p_.window - block.begin) / kStrip);
   }
 
   // Scores of the 32 keys from first_key + key on, and gradients to their probabilities.
@@ -252,11 +279,16 @@ class Worker {
     const int64_t row = first_key + key, at = key * kBackwardStride;
     const AmxTiles k = AmxTilesInRows(s_.k + row * d_, d_);
     const AmxTiles v = AmxTilesInRows(s_.v + row * d_, d_);
-    for (int64_t strip = FirstStrip(block, row); strip < block.strips(); ++strip) {
+    const int64_t first = FirstStrip(block, row), last = LastStrip(block, row);
+    for (int64_t strip = first; strip < last; ++strip) {
       const int64_t panel = strip * panels_ * kAmxPairBytes, column = at + strip * kStrip;
       MultiplyAmxBlock(k, s_.q_turned + panel, panels_, false, s_.scores + column, kBackwardStride);
       MultiplyAmxBlock(v, s_.dout_turned + panel, panels_, false, s_.dprobabilities + column,
                        kBackwardStride);
+    }
+    if (p_.softcap > 0) {
+      CapScores(s_.scores + at + first * kStrip, kBackwardStride, kStrip, (last - first) * kStrip,
+                p_.scale, p_.softcap);
     }
   }
 
@@ -264,7 +296,9 @@ class Worker {
   void MakeGradients(const Block& block, int64_t first_key, int64_t key) {
     SoftmaxBackwardStrip({.columns = block.strips() * kStrip,
                           .first_visible = first_key + key - block.begin,
+                          .window = p_.window,
                           .scale = p_.scale,
+                          .softcap = p_.softcap,
                           .scores = s_.scores + key * kBackwardStride,
                           .dprobabilities = s_.dprobabilities + key * kBackwardStride,
                           .stride = kBackwardStride,
@@ -277,13 +311,12 @@ class Worker {
   // Gradients to their values and themselves; those to scores are turned for the queries'.
   void AddGradients(const Block& block, int64_t first_key, int64_t key) {
     const int64_t row = first_key + key, strips = block.strips(), columns = strips * kStrip;
-    const int64_t first = FirstStrip(block, row);
+    const int64_t first = FirstStrip(block, row), count = LastStrip(block, row) - first;
     const BFloat16* dscores = s_.dscores + key * kBackwardQueries;
     Multiply(AmxTilesInRows(s_.probabilities + key * kBackwardQueries, columns).At(first),
-             s_.dout_packed + first * kAmxPairBytes, strips, strips - first, true,
-             s_.dv + row * d_);
+             s_.dout_packed + first * kAmxPairBytes, strips, count, true, s_.dv + row * d_);
     Multiply(AmxTilesInRows(dscores, columns).At(first), s_.q_packed + first * kAmxPairBytes,
-             strips, strips - first, true, s_.dk + row * d_);
+             strips, count, true, s_.dk + row * d_);
     for (int64_t strip = 0; strip < strips; ++strip) {
       PackAmxPair({.from = dscores,
                    .stride = columns,
@@ -308,25 +341,25 @@ bool AmxAttentionSuits(DType type, int64_t head_dim) {
   return type == DType::kBF16 && head_dim % kStrip == 0;
 }
 
-size_t AmxAttentionScratchBytes(int64_t longest, int64_t head_dim) {
+size_t AmxAttentionScratchBytes(int64_t most_keys, int64_t head_dim) {
   WorkspaceCarver carver(nullptr);
-  Scratch scratch(carver, longest, head_dim);
+  Scratch scratch(carver, most_keys, head_dim);
   return carver.used();
 }
 
 void RunAmxAttentionForward(const AttentionForward& op, absl::Span<const AttentionTask> tasks,
-                            int64_t longest, std::byte* scratch) {
+                            int64_t most_keys, std::byte* scratch) {
   const AmxTileRegisters registers;
   const AttentionProblem problem(op.input);
-  Worker worker(problem, longest, scratch);
+  Worker worker(problem, most_keys, scratch);
   for (const AttentionTask& task : tasks) worker.Forward(op, task);
 }
 
 void RunAmxAttentionBackward(const AttentionBackward& op, absl::Span<const AttentionTask> tasks,
-                             int64_t longest, std::byte* scratch) {
+                             int64_t most_keys, std::byte* scratch) {
   const AmxTileRegisters registers;
   const AttentionProblem problem(op.input);
-  Worker worker(problem, longest, scratch);
+  Worker worker(problem, most_keys, scratch);
   for (const AttentionTask& task : tasks) worker.Backward(op, task);
 }
 

@@ -20,15 +20,15 @@ namespace millrace {
 // True for heads that the functions below compute, given that the CPU has AMX.
 bool AmxAttentionSuits(DType type, int64_t head_dim);
 
-// Scratch memory for documents of up to `longest` tokens.
-size_t AmxAttentionScratchBytes(int64_t longest, int64_t head_dim);
+// Scratch memory for tasks of up to `most_keys` keys.
+size_t AmxAttentionScratchBytes(int64_t most_keys, int64_t head_dim);
 
-// The op's `tasks`, of documents of up to `longest` tokens. `scratch` is 64-byte aligned, of
+// The op's `tasks`, of up to `most_keys` keys. `scratch` is 64-byte aligned, of
 // AmxAttentionScratchBytes.
 void RunAmxAttentionForward(const AttentionForward& op, absl::Span<const AttentionTask> tasks,
-                            int64_t longest, std::byte* scratch);
+                            int64_t most_keys, std::byte* scratch);
 void RunAmxAttentionBackward(const AttentionBackward& op, absl::Span<const AttentionTask> tasks,
-                             int64_t longest, std::byte* scratch);
+                             int64_t most_keys, std::byte* scratch);
 
 }  // namespace millrace
 

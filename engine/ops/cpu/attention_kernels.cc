@@ -16,9 +16,33 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
 
-// Keys that row `row` sees.
-inline int64_t Visible(const ScoreTile& tile, int64_t row) {
-  return std::clamp<int64_t>(tile.first_visible + row + 1, 0, tile.columns);
+// The columns [begin, end) that row `row` sees; 0, 0 for none.
+struct Columns {
+  int64_t begin = 0, end = 0;
+};
+
+inline Columns Visible(const ScoreTile& tile, int64_t row) {
+  if (row >= tile.rows) return {};
+  const int64_t past = tile.first_visible + row + 1;
+  const int64_t end = std::clamp<int64_t>(past, 0, tile.columns);
+  const int64_t begin = tile.window > 0 ? std::max<int64_t>(0, past - tile.window) : 0;
+  return begin < end ? Columns{begin, end} : Columns{};
+}
+
+inline float ScaleOf(const ScoreTile& tile) { return tile.softcap > 0 ? 1.0f : tile.scale; }
+
+void CapScoresAny(float* scores, int64_t stride, int64_t rows, int64_t columns, float scale,
+                  float cap) {
+  const DF d;
+  const int64_t lanes = hn::Lanes(d);
+  const auto inner = hn::Set(d, scale / cap), outer = hn::Set(d, cap);
+  for (int64_t row = 0; row < rows; ++row) {
+    float* s = scores + row * stride;
+    for (int64_t j = 0; j < columns; j += lanes) {
+      const size_t left = columns - j;
+      Store(hn::Mul(outer, Tanh(d, hn::Mul(Load(d, s + j, left), inner))), d, s + j, left);
+    }
+  }
 }
 
 template <typename T>
@@ -29,8 +53,8 @@ void SoftmaxImpl(const ScoreTile& tile, bool first, T* probabilities, float* row
   const auto lowest = hn::Set(d, -std::numeric_limits<float>::infinity());
   for (int64_t row = 0; row < tile.padded_rows; ++row) {
     T* p = probabilities + row * tile.columns;
-    const int64_t visible = row < tile.rows ? Visible(tile, row) : 0;
-    if (visible == 0) {
+    const auto [begin, end] = Visible(tile, row);
+    if (end == 0) {
       std::fill(p, p + tile.columns, T());
       if (first && row < tile.rows) {
         row_max[row] = -std::numeric_limits<float>::infinity();
@@ -40,27 +64,28 @@ void SoftmaxImpl(const ScoreTile& tile, bool first, T* probabilities, float* row
     }
     const float* s = tile.scores + row * tile.columns;
     auto max_v = lowest;
-    int64_t j = 0;
-    for (; j + lanes <= visible; j += lanes) max_v = hn::Max(max_v, hn::LoadU(d, s + j));
+    int64_t j = begin;
+    for (; j + lanes <= end; j += lanes) max_v = hn::Max(max_v, hn::LoadU(d, s + j));
     float largest = Max(d, max_v);
-    for (; j < visible; ++j) largest = std::max(largest, s[j]);
-    largest *= tile.scale;
+    for (; j < end; ++j) largest = std::max(largest, s[j]);
+    largest *= ScaleOf(tile);
     if (!first) largest = std::max(largest, row_max[row]);
-    const auto scale = hn::Set(d, tile.scale), shift = hn::Set(d, largest);
+    const auto scale = hn::Set(d, ScaleOf(tile)), shift = hn::Set(d, largest);
     auto sum_v = hn::Zero(d);
-    for (j = 0; j + lanes <= visible; j += lanes) {
+    std::fill(p, p + begin, T());
+    for (j = begin; j + lanes <= end; j += lanes) {
       const auto e = ExpOfNegative(d, hn::MulSub(hn::LoadU(d, s + j), scale, shift));
       sum_v = hn::Add(sum_v, e);
       StoreFull(e, d, p + j);
     }
-    if (j < visible) {
-      const int64_t left = visible - j;
+    if (j < end) {
+      const int64_t left = end - j;
       const auto e = hn::IfThenElseZero(
           hn::FirstN(d, left), ExpOfNegative(d, hn::MulSub(Load(d, s + j, left), scale, shift)));
       sum_v = hn::Add(sum_v, e);
       Store(e, d, p + j, left);
     }
-    std::fill(p + visible, p + tile.columns, T());
+    std::fill(p + end, p + tile.columns, T());
     float sum = Sum(d, sum_v);
     if (!first) {
       const float shrink = std::exp(row_max[row] - largest);
@@ -90,7 +115,7 @@ void FinishImpl(const float* o, const float* row_max, const float* row_sum, int6
       Store(hn::Mul(Load(d, o + row * head_dim + i, left), factor), d,
             output + row * output_stride + i, left);
     }
-    log_sum_exp[row] = row_max[row] + std::log(row_sum[row]);
+    if (log_sum_exp != nullptr) log_sum_exp[row] = row_max[row] + std::log(row_sum[row]);
   }
 }
 
@@ -99,25 +124,34 @@ void BackwardImpl(const ScoreTile& tile, const float* dprobabilities, const floa
                   const float* deltas, T* probabilities, T* dscores) {
   const DF d;
   const int64_t lanes = hn::Lanes(d);
-  const auto scale = hn::Set(d, tile.scale);
+  const auto scale = hn::Set(d, tile.scale), score_scale = hn::Set(d, ScaleOf(tile));
+  const auto one = hn::Set(d, 1.0f);
+  const auto inverse_cap = hn::Set(d, tile.softcap > 0 ? 1 / tile.softcap : 0.0f);
   for (int64_t row = 0; row < tile.padded_rows; ++row) {
-    const int64_t visible = row < tile.rows ? Visible(tile, row) : 0;
+    const auto [begin, end] = Visible(tile, row);
     const float* s = tile.scores + row * tile.columns;
     const float* dp = dprobabilities + row * tile.columns;
     T* p = probabilities + row * tile.columns;
     T* ds = dscores + row * tile.columns;
-    if (visible > 0) {
+    std::fill(p, p + begin, T());
+    std::fill(ds, ds + begin, T());
+    if (begin < end) {
       const auto shift = hn::Set(d, log_sum_exp[row]), delta = hn::Set(d, deltas[row]);
-      for (int64_t j = 0; j < visible; j += lanes) {
-        const size_t left = visible - j;
-        const auto e = ExpOfNegative(d, hn::MulSub(Load(d, s + j, left), scale, shift));
+      for (int64_t j = begin; j < end; j += lanes) {
+        const size_t left = end - j;
+        const auto score = Load(d, s + j, left);
+        const auto e = ExpOfNegative(d, hn::MulSub(score, score_scale, shift));
         Store(e, d, p + j, left);
-        const auto slope = hn::Mul(hn::Mul(e, scale), hn::Sub(Load(d, dp + j, left), delta));
+        auto slope = hn::Mul(hn::Mul(e, scale), hn::Sub(Load(d, dp + j, left), delta));
+        if (tile.softcap > 0) {
+          const auto ratio = hn::Mul(score, inverse_cap);
+          slope = hn::Mul(slope, hn::NegMulAdd(ratio, ratio, one));
+        }
         Store(slope, d, ds + j, left);
       }
     }
-    std::fill(p + visible, p + tile.columns, T());
-    std::fill(ds + visible, ds + tile.columns, T());
+    std::fill(p + end, p + tile.columns, T());
+    std::fill(ds + end, ds + tile.columns, T());
   }
 }
 
@@ -178,10 +212,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace {
 
+HWY_EXPORT(CapScoresAny);
 HWY_EXPORT(SoftmaxAny);
 HWY_EXPORT(FinishAny);
 HWY_EXPORT(BackwardAny);
 HWY_EXPORT(RowDotsAny);
+
+void CapScores(float* scores, int64_t stride, int64_t rows, int64_t columns, float scale,
+               float cap) {
+  HWY_DYNAMIC_DISPATCH(CapScoresAny)(scores, stride, rows, columns, scale, cap);
+}
 
 void SoftmaxTile(const ScoreTile& tile, bool first, void* probabilities, float* row_max,
                  float* row_sum, float* output, int64_t head_dim) {

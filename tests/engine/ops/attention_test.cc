@@ -13,6 +13,8 @@ struct Case {
   int64_t num_heads, num_kv_heads, head_dim;
   std::vector<int32_t> boundaries;
   double magnitude = 1;  // of the elements of q, k and v
+  int64_t window = 0;
+  double softcap = 0;
 
   int64_t tokens() const { return boundaries.back(); }
   int64_t row() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
@@ -37,37 +39,43 @@ Reference Attend(const Case& c, const Doubles& qkv, const Doubles& doutput) {
       const int64_t begin = c.boundaries[document];
       for (int64_t i = begin; i < c.boundaries[document + 1]; ++i) {
         const double* q = &qkv[i * c.row() + q_column];
-        Doubles p(i - begin + 1);
+        const int64_t first = c.window > 0 ? std::max(begin, i + 1 - c.window) : begin;
+        Doubles p(i - first + 1), slopes(i - first + 1, c.scale());  // slopes: of s by q·k
         double largest = -HUGE_VAL, sum = 0;
-        for (int64_t j = begin; j <= i; ++j) {
+        for (int64_t j = first; j <= i; ++j) {
           const double* k = &qkv[j * c.row() + k_column];
           double s = 0;
           for (int64_t e = 0; e < d; ++e) s += q[e] * k[e];
-          p[j - begin] = s * c.scale();
-          largest = std::max(largest, p[j - begin]);
+          p[j - first] = s * c.scale();
+          if (c.softcap > 0) {
+            const double ratio = std::tanh(p[j - first] / c.softcap);
+            p[j - first] = c.softcap * ratio;
+            slopes[j - first] *= 1 - ratio * ratio;
+          }
+          largest = std::max(largest, p[j - first]);
         }
         for (double& s : p) sum += s = std::exp(s - largest);
         for (double& s : p) s /= sum;
         r.log_sum_exp[head * c.tokens() + i] = largest + std::log(sum);
         double* output = &r.output[i * c.output_row() + q_column];
-        for (int64_t j = begin; j <= i; ++j) {
+        for (int64_t j = first; j <= i; ++j) {
           for (int64_t e = 0; e < d; ++e)
-            output[e] += p[j - begin] * qkv[j * c.row() + v_column + e];
+            output[e] += p[j - first] * qkv[j * c.row() + v_column + e];
         }
         if (doutput.empty()) continue;
         const double* dout = &doutput[i * c.output_row() + q_column];
         double delta = 0;
         for (int64_t e = 0; e < d; ++e) delta += dout[e] * output[e];
-        for (int64_t j = begin; j <= i; ++j) {
+        for (int64_t j = first; j <= i; ++j) {
           const double* k = &qkv[j * c.row() + k_column];
           const double* v = &qkv[j * c.row() + v_column];
           double dp = 0;
           for (int64_t e = 0; e < d; ++e) dp += dout[e] * v[e];
-          const double ds = p[j - begin] * (dp - delta) * c.scale();
+          const double ds = p[j - first] * (dp - delta) * slopes[j - first];
           for (int64_t e = 0; e < d; ++e) {
             r.dqkv[i * c.row() + q_column + e] += ds * k[e];
             r.dqkv[j * c.row() + k_column + e] += ds * q[e];
-            r.dqkv[j * c.row() + v_column + e] += p[j - begin] * dout[e];
+            r.dqkv[j * c.row() + v_column + e] += p[j - first] * dout[e];
           }
         }
       }
@@ -91,6 +99,8 @@ AttentionInput InputOf(const Case& c, const Tensor& qkv) {
           .head_dim = c.head_dim,
           .boundaries = c.boundaries,
           .scale = static_cast<float>(c.scale()),
+          .softcap = static_cast<float>(c.softcap),
+          .window = c.window,
           .q = data,
           .k = data + c.num_heads * c.head_dim * size,
           .v = data + (c.num_heads + c.num_kv_heads) * c.head_dim * size,
@@ -160,16 +170,59 @@ INSTANTIATE_TEST_SUITE_P(Cases, AttentionTest,
                                          Case{"SharedKey", 4, 1, 128, {0, 65, 66, 99}},
                                          Case{"EmptyDocument", 2, 1, 16, {0, 5, 5, 40}},
                                          Case{"LongerThanAKeyBlock", 2, 1, 64, {0, 1100}},
-                                         Case{"WholeBlocks", 3, 3, 64, {0, 256, 512}}),
+                                         Case{"WholeBlocks", 3, 3, 64, {0, 256, 512}},
+                                         Case{"OddHead", 2, 1, 12, {0, 3, 80}},
+                                         Case{"Head96", 4, 2, 96, {0, 70, 130}},
+                                         Case{"Head256", 2, 1, 256, {0, 33, 120}}),
                          [](const auto& info) { return info.param.name; });
 
-TEST(AttentionReferenceTest, GradientIsThatOfFiniteDifferences) {
-  const Case c{"", 4, 2, 8, {0, 1, 6}};
+INSTANTIATE_TEST_SUITE_P(
+    WindowsAndSoftCaps, AttentionTest,
+    testing::Values(Case{"OwnKeyAlone", 2, 1, 32, {0, 5, 70}, 1, 1},
+                    Case{"NarrowWindow", 4, 2, 64, {0, 1, 40, 300}, 1, 7},
+                    Case{"OddWindow", 2, 1, 64, {0, 20, 900}, 1, 101},
+                    Case{"WindowOverTiles", 1, 1, 32, {0, 1300}, 1, 700},
+                    Case{"WindowOfBlocks", 2, 2, 80, {0, 300}, 1, 64},
+                    Case{"WindowBeyondDocuments", 2, 1, 64, {0, 20, 150}, 1, int64_t{1} << 62},
+                    Case{"LowSoftCap", 4, 2, 64, {0, 17, 200}, 4, 0, 5},
+                    Case{"HighSoftCap", 2, 1, 96, {0, 17, 200}, 4, 0, 50},
+                    Case{"LongSoftCap", 1, 1, 64, {0, 700}, 1, 0, 5},
+                    Case{"WindowAndSoftCap", 4, 2, 256, {0, 9, 200}, 2, 33, 50},
+                    Case{"OddHeadWindowAndSoftCap", 4, 1, 12, {0, 9, 200}, 2, 50, 5}),
+    [](const auto& info) { return info.param.name; });
+
+class AttentionReferenceTest : public testing::TestWithParam<Case> {};
+
+TEST_P(AttentionReferenceTest, GradientIsThatOfFiniteDifferences) {
+  const Case& c = GetParam();
   const Doubles qkv = RandomDoubles(c.tokens() * c.row(), 1);
   const Doubles doutput = RandomDoubles(c.tokens() * c.output_row(), 2);
   const Doubles numeric = FiniteDifferences(
       qkv, [&](const Doubles& x) { return Dot(Attend(c, x, {}).output, doutput); });
   ExpectClose(Attend(c, qkv, doutput).dqkv, numeric, {1e-6, 1e-8}, "dqkv");
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, AttentionReferenceTest,
+                         testing::Values(Case{"Plain", 4, 2, 8, {0, 1, 6}},
+                                         Case{"Window", 2, 1, 8, {0, 1, 6}, 1, 3},
+                                         Case{"SoftCap", 2, 1, 8, {0, 6}, 2, 0, 3},
+                                         Case{"WindowAndSoftCap", 2, 2, 8, {0, 6}, 2, 2, 3}),
+                         [](const auto& info) { return info.param.name; });
+
+// The tiles that only hidden keys would fill are skipped, so what they hold is never read.
+TEST(AttentionWindowTest, KeysOutsideEveryWindowAreNotRead) {
+  const Case c{"", 2, 1, 64, {0, 1000}, 1, 40};
+  constexpr int64_t kLate = 600;
+  for (const DType type : ComputeTypes()) {
+    Doubles values = RandomDoubles(c.tokens() * c.row(), 1);
+    const Doubles doutput = RandomDoubles(c.tokens() * c.output_row(), 2);
+    const Result whole = RunBoth(c, type, 1, Tensor(type, values), Tensor(type, doutput));
+    std::fill(values.begin(), values.begin() + c.row(), NAN);
+    const Result got = RunBoth(c, type, 1, Tensor(type, values), Tensor(type, doutput));
+    const int64_t o = kLate * c.output_row(), g = kLate * c.row();
+    EXPECT_TRUE(std::equal(got.output.begin() + o, got.output.end(), whole.output.begin() + o));
+    EXPECT_TRUE(std::equal(got.dqkv.begin() + g, got.dqkv.end(), whole.dqkv.begin() + g));
+  }
 }
 
 // Scores of some ten thousand would overflow an exponential that is not shifted.
@@ -203,6 +256,32 @@ TEST(AttentionErrorsTest, BadBoundariesAndHeadsAreRefused) {
   small.ops->SetWorkspace(nullptr, 0);
   op.input.boundaries = whole;
   EXPECT_EQ(small.Run(op).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST(AttentionErrorsTest, BadWindowsSoftCapsAndStridesAreRefused) {
+  const Case shape{"", 4, 2, 8, {0, 4}};
+  Rig rig(DType::kF32, 1,
+          {.tokens = 4, .num_heads = 4, .num_kv_heads = 2, .head_dim = 8, .longest_document = 4});
+  const Tensor qkv(DType::kF32, Doubles(4 * shape.row()));
+  Tensor output(DType::kF32, 4 * shape.output_row());
+  const AttentionInput good = InputOf(shape, qkv);
+  const auto code = [&](const AttentionInput& input) {
+    return rig.Run(AttentionForward{.input = input, .output = output.data()}).code();
+  };
+  EXPECT_EQ(code(good), absl::StatusCode::kOk);
+  const auto expect_refused = [&](auto change) {
+    AttentionInput bad = good;
+    change(bad);
+    Rig other(DType::kF32, 1, {.head_dim = 8, .longest_document = 4});
+    EXPECT_EQ(other.Run(AttentionForward{.input = bad, .output = output.data()}).code(),
+              absl::StatusCode::kInvalidArgument);
+  };
+  expect_refused([](AttentionInput& input) { input.window = -1; });
+  expect_refused([](AttentionInput& input) { input.softcap = -1; });
+  expect_refused([](AttentionInput& input) { input.softcap = NAN; });
+  expect_refused([](AttentionInput& input) { input.q_stride = 31; });
+  expect_refused([](AttentionInput& input) { input.k_stride = 15; });
+  expect_refused([](AttentionInput& input) { input.v_stride = 15; });
 }
 
 }  // namespace
