@@ -32,12 +32,15 @@ absl::Status RunRotary(const CpuContext& context, const Rotary& op) {
 }
 
 absl::Status RunCopyRows(const CpuContext& context, const CopyRows& op) {
+  // Less than this is copied before another thread is awake.
+  constexpr int64_t kBytesPerThread = 32 << 10;
   const DType type = context.compute;
-  context.pool->ParallelFor(op.rows, [&](int64_t begin, int64_t end) {
+  const int64_t row_bytes = op.width * static_cast<int64_t>(SizeOf(type));
+  const int64_t rows_per_thread = kBytesPerThread / std::max<int64_t>(row_bytes, 1) + 1;
+  context.pool->ParallelFor(op.rows, rows_per_thread, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       std::memcpy(At(op.target, row * op.target_stride, type),
-                  At(op.source, row * op.source_stride, type),
-                  static_cast<size_t>(op.width) * SizeOf(type));
+                  At(op.source, row * op.source_stride, type), row_bytes);
     }
   });
   return absl::OkStatus();
