@@ -75,9 +75,9 @@ class PieceReader {
     const StoredTensor& stored = piece.source->stored;
     const int64_t offset = piece.run->offset + piece.first;
     if (options_.bf16 && stored.read_bf16) {
-      halves_.resize(piece.count);
-      MILLRACE_RETURN_IF_ERROR(stored.read_bf16(piece.element(), absl::MakeSpan(halves_)));
-      return (*options_.bf16)(piece.run->unit, offset, halves_);
+      MILLRACE_ASSIGN_OR_RETURN(const absl::Span<BFloat16> place,
+                                (*options_.bf16)(piece.run->unit, offset, piece.count));
+      return stored.read_bf16(piece.element(), place);
     }
     values_.resize(piece.count);
     MILLRACE_RETURN_IF_ERROR(stored.read(piece.element(), absl::MakeSpan(values_)));
@@ -106,7 +106,6 @@ class PieceReader {
   SlabSink sink_;
   const ReadOptions& options_;
   std::vector<float> values_, turned_;
-  std::vector<BFloat16> halves_;
 };
 
 }  // namespace

@@ -20,15 +20,16 @@ namespace millrace {
 // Takes elements [offset, offset + values.size()) of the slab of `unit`.
 using SlabSink =
     absl::FunctionRef<absl::Status(int64_t unit, int64_t offset, absl::Span<const float> values)>;
-using BFloat16Sink = absl::FunctionRef<absl::Status(int64_t unit, int64_t offset,
-                                                    absl::Span<const BFloat16> values)>;
+// Gives the memory where elements [offset, offset + count) of the slab of `unit` belong.
+using BFloat16Place = absl::FunctionRef<absl::StatusOr<absl::Span<BFloat16>>(
+    int64_t unit, int64_t offset, int64_t count)>;
 
 struct ReadOptions {
-  // Read on all of its threads, which call the sinks at once, for different elements. nullptr: on
-  // the caller's only.
+  // Read on all of its threads, which call the sink and the place at once, for different elements.
+  // nullptr: on the caller's only.
   ThreadPool* threads = nullptr;
-  // Takes, in place of the other sink, what files hold as bf16, unconverted.
-  std::optional<BFloat16Sink> bf16;
+  // Where what files hold as bf16 is read to, unconverted and past the sink.
+  std::optional<BFloat16Place> bf16;
 };
 
 // A tensor of the layouts and the one of a file that is it; shapes fit.
@@ -37,7 +38,7 @@ struct TensorSource {
   StoredTensor stored;
 };
 
-// Gives every element of `sources` to a sink once. The first error, of a file or a sink, ends it.
+// Gives every element of `sources` to the sink or its place once. The first error ends it.
 absl::Status ReadTensors(absl::Span<const TensorSource> sources, SlabSink sink,
                          const ReadOptions& options);
 

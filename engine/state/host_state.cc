@@ -166,15 +166,4 @@ void HostState::WriteMaster(int unit, int64_t offset, absl::Span<const float> va
   }
 }
 
-void HostState::WriteMaster(int unit, int64_t offset, absl::Span<const BFloat16> values) {
-  Unit& slabs = units_[unit];
-  if (weight_format() == WeightFormat::kF32) {
-    float* master = slabs.weights.as<float>() + offset;
-    for (size_t i = 0; i < values.size(); ++i) master[i] = values[i].ToFloat();
-    return;
-  }
-  std::copy_n(values.data(), values.size(), slabs.weights.as<BFloat16>() + offset);
-  if (split()) std::fill_n(slabs.low_halves.as<int16_t>() + offset, values.size(), int16_t{0});
-}
-
 }  // namespace millrace

@@ -108,8 +108,6 @@ class HostState {
   // nearest where there is no fp32 master.
   void ReadMaster(int unit, int64_t offset, absl::Span<float> values) const;
   void WriteMaster(int unit, int64_t offset, absl::Span<const float> values);
-  // The same of values that are bf16, which every format holds exactly.
-  void WriteMaster(int unit, int64_t offset, absl::Span<const BFloat16> values);
 
   // No streamed weight of `unit` is infinite or NaN.
   bool WeightsFinite(int unit, ThreadPool& pool) const;

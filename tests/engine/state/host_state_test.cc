@@ -53,30 +53,6 @@ TEST(HostStateTest, StreamsHighHalvesAndKeepsTheExactMasterWhenComputeIsBf16) {
   EXPECT_EQ((*state)->StreamedBytes(1), 4096u * 2);
 }
 
-TEST(HostStateTest, TakesBfloat16AsItTakesTheSameValuesInF32) {
-  ThreadPool pool(2);
-  std::vector<BFloat16> halves;
-  std::vector<float> values;
-  for (const float value : Values(3000)) {
-    halves.push_back(BFloat16::FromFloat(value));
-    values.push_back(halves.back().ToFloat());
-  }
-  for (const auto& [recipe, compute] : {std::pair{Recipe::kFull, DType::kBF16},
-                                        {Recipe::kTiny, DType::kBF16},
-                                        {Recipe::kFull, DType::kF32}}) {
-    auto state = HostState::Create(Layouts(), recipe, compute, pool);
-    auto expected = HostState::Create(Layouts(), recipe, compute, pool);
-    ASSERT_TRUE(state.ok() && expected.ok());
-    (*state)->WriteMaster(1, 32, Values(3000));  // low halves that have to go
-    (*state)->WriteMaster(1, 32, halves);
-    (*expected)->WriteMaster(1, 32, values);
-    const auto slabs = (*state)->Slabs(1), expected_slabs = (*expected)->Slabs(1);
-    for (size_t i = 0; i < slabs.size(); ++i) {
-      EXPECT_TRUE(std::equal(slabs[i].begin(), slabs[i].end(), expected_slabs[i].begin()));
-    }
-  }
-}
-
 TEST(HostStateTest, FindsAWeightThatIsNotFinite) {
   ThreadPool pool(2);
   for (const auto& [recipe, compute] : {std::pair{Recipe::kFull, DType::kBF16},

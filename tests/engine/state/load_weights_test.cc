@@ -56,12 +56,15 @@ TEST(LoadWeights, ABfloat16DirectoryGoesInAndComesOutBitForBit) {
                                         {Recipe::kTiny, DType::kBF16},
                                         {Recipe::kFp32, DType::kF32}}) {
     const std::unique_ptr<HostState> state = StateOf(spec, recipe, compute);
+    ASSERT_TRUE(DrawWeights(spec, 8, pool, state.get()).ok());  // low halves that have to go
     const absl::Status status = LoadWeights(spec, folder, pool, state.get());
     ASSERT_TRUE(status.ok()) << status;
     const std::string again = Write(spec, *state, "export", DType::kBF16);
     for (const char* name : {"/model.safetensors", "/config.json"}) {
       EXPECT_EQ(*ReadFile(folder + name), *ReadFile(again + name));
     }
+    EXPECT_EQ(*ReadFile(Write(spec, *drawn, "exact", DType::kF32) + "/model.safetensors"),
+              *ReadFile(Write(spec, *state, "loaded", DType::kF32) + "/model.safetensors"));
   }
 }
 
@@ -75,6 +78,17 @@ TEST(LoadWeights, AnF32DirectoryKeepsItsBitsInTheMaster) {
   ASSERT_TRUE(LoadWeights(spec, folder, pool, state.get()).ok());
   const std::string again = Write(spec, *state, "export32", DType::kF32);
   EXPECT_EQ(*ReadFile(folder + "/model.safetensors"), *ReadFile(again + "/model.safetensors"));
+}
+
+TEST(LoadWeights, EndsWithWhatTheCheckSays) {
+  const ModelSpec spec = Llama();
+  ThreadPool pool(2);
+  const std::unique_ptr<HostState> state = StateOf(spec, Recipe::kFull, DType::kBF16);
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    const std::string folder = Write(spec, *state, "stopped", dtype);
+    EXPECT_TRUE(absl::IsCancelled(
+        LoadWeights(spec, folder, pool, state.get(), [] { return absl::CancelledError("stop"); })));
+  }
 }
 
 }  // namespace
