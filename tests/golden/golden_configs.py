@@ -131,8 +131,6 @@ MODELS = {
         gpt2(activation_function="relu", scale_attn_weights=False),
         [dict(scale_attn_weights=True), dict(activation_function="gelu")]),
     "gpt2_silu": Model(gpt2(activation_function="silu"), [dict(activation_function="gelu")]),
-    "gpt2_quick_gelu": Model(
-        gpt2(activation_function="quick_gelu"), [dict(activation_function="gelu")]),
 
     "gpt_neox": Model(
         gpt_neox(hidden_size=16, num_attention_heads=2),  # a quarter of 8 dimensions rotates

@@ -20,7 +20,6 @@ inline const std::vector<std::string>& NotYetSupported() {
       "gemma3_text_capped",
       "gemma3_text_yarn",
       "gpt2_layer_scaling",
-      "gpt2_quick_gelu",
       "gpt2_silu",
       "gpt2_unscaled_relu",
       "gpt_neox",

@@ -71,6 +71,14 @@ class GoldenModel {
   // Of config.json.
   const absl::StatusOr<ModelSpec>& spec() const { return spec_; }
   const std::vector<GoldenStep>& steps() const { return steps_; }
+  // Greedily, `tokens` follow on `prompt`.
+  struct Generation {
+    std::vector<int32_t> prompt, tokens;
+  };
+  Generation generation() const {
+    const auto json = nlohmann::json::parse(*ReadFile(folder_ + "/generation.json"));
+    return {json.at("prompt"), json.at("tokens")};
+  }
   // Each batch is one document, because the longest position of a run matters to all.
   bool whole() const { return whole_; }
   const OptimizerStep& optimizer() const { return optimizer_; }

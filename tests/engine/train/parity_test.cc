@@ -112,6 +112,19 @@ TEST_P(ParityTest, LogitsAfterEveryToken) {
   Record("logit", worst);
 }
 
+TEST_P(ParityTest, WhatFollowsGreedilyIsTheSame) {
+  ASSERT_NO_FATAL_FAILURE(Make(Recipe::kFp32, DType::kF32));
+  const auto [prompt, expected] = golden_.generation();
+  std::vector<int32_t> tokens = prompt;
+  std::vector<float> logits(static_cast<size_t>(golden_.spec()->vocab_size));
+  for (int32_t token : expected) {
+    ASSERT_TRUE(engine_.runner().Logits(tokens, absl::MakeSpan(logits)).ok());
+    const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+    ASSERT_EQ(best, token) << "after " << tokens.size() << " tokens";
+    tokens.push_back(token);
+  }
+}
+
 TEST_P(ParityTest, EvaluationGivesTheLossAndChangesNothing) {
   ASSERT_NO_FATAL_FAILURE(Make(Recipe::kFp32, DType::kF32));
   const GoldenStep& expected = golden_.steps()[0];
