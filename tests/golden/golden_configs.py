@@ -158,7 +158,7 @@ MODELS = {
     "llama_linear": Model(llama(**WIDE_HEADS, **rope("linear", factor=2.5)), [rope()]),
     "llama_dynamic": Model(
         llama(**WIDE_HEADS, max_position_embeddings=32, **rope("dynamic", factor=2.0)), [rope()],
-        batches="whole"),
+        batches="whole", prompt_length=8),  # the text is as long as max_position_embeddings
     "llama_yarn": Model(
         llama(**WIDE_HEADS, **rope("yarn", rope_theta=10000.0, **YARN)),
         [rope(rope_theta=10000.0)]),

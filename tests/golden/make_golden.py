@@ -19,7 +19,7 @@ import transformers
 from golden_configs import MODELS, VOCAB
 from golden_fields import write_fields
 from golden_legacy import legacy_config
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 STEPS = 20
 OPTIMIZER = dict(
@@ -116,6 +116,16 @@ def train(model, batches):
     return tensors, steps
 
 
+def rename_as_saved(tensors, folder):
+    """Gives tensors the names of model.safetensors, where one is called otherwise in the model."""
+    saved = set(load_file(folder / "model.safetensors"))
+    for prefix in ("gradient.", "after."):
+        ours = {key.removeprefix(prefix) for key in tensors if key.startswith(prefix)}
+        for old, new in zip(ours - saved, saved - ours, strict=True):
+            assert len(ours - saved) == 1, (ours, saved)
+            tensors[prefix + new] = tensors.pop(prefix + old)
+
+
 def rounding(tensors, exact):
     """The largest relative L2 distance of a tensor to that of a run in float64, and which it is."""
     return max((((value - exact[key]).norm() / exact[key].norm()).item(), key)
@@ -174,6 +184,7 @@ def make(name, batches, root):
     exact, _ = train(in_float64(make_model(golden.config, seed)), batches[golden.batches])
     error, worst = rounding(tensors, exact)
     assert error < 3e-5, f"{name}: {worst} is {error:.1g} from float64"
+    rename_as_saved(tensors, folder)
     save_file({key: value.contiguous() for key, value in tensors.items()},
               folder / "golden.safetensors")
     text = json.dumps(dict(optimizer=OPTIMIZER, batches=golden.batches, steps=steps))

@@ -113,8 +113,9 @@ TEST_P(ParityTest, LogitsAfterEveryToken) {
 }
 
 TEST_P(ParityTest, WhatFollowsGreedilyIsTheSame) {
-  ASSERT_NO_FATAL_FAILURE(Make(Recipe::kFp32, DType::kF32));
   const auto [prompt, expected] = golden_.generation();
+  const auto longest = static_cast<int64_t>(prompt.size() + expected.size());
+  ASSERT_NO_FATAL_FAILURE(engine_.Make(golden_.folder(), Recipe::kFp32, DType::kF32, longest));
   std::vector<int32_t> tokens = prompt;
   std::vector<float> logits(static_cast<size_t>(golden_.spec()->vocab_size));
   for (int32_t token : expected) {
