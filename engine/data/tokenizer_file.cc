@@ -116,6 +116,14 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseModelFile(absl::string_view cont
   return MakeSentencePieceTokenizer(std::move(model), std::move(name), end_of_document);
 }
 
+std::string NameOf(const char* file, absl::string_view content, absl::string_view end) {
+  Sha256 hash;
+  hash.Update(content);
+  hash.Update(end);
+  return absl::StrCat(file, " sha256:", hash.Finish());
+}
+
+// The first byte of a SentencePiece model is a line feed.
 bool LooksLikeJson(absl::string_view content) {
   const size_t first = content.find_first_not_of(" \t\r\n");
   return first != absl::string_view::npos && (content[first] == '{' || content[first] == '[') &&
@@ -168,6 +176,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(absl::string_view text
   return BpeTokenizer::Create(std::move(parts), std::move(name), end);
 }
 
+std::string NameOfTokenizerJson(absl::string_view text, absl::string_view end_of_document) {
+  return NameOf(kJsonFile, text, end_of_document);
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path,
                                                          absl::string_view end_of_document) {
   MILLRACE_ASSIGN_OR_RETURN(const fs::path file, FileOf(path));
@@ -184,10 +196,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path
     MILLRACE_ASSIGN_OR_RETURN(end, ConfiguredEnd(file.parent_path()));
   }
   const bool is_json = file.extension() == ".json" || LooksLikeJson(content);
-  Sha256 hash;
-  hash.Update(content);
-  hash.Update(end);
-  std::string name = absl::StrCat(is_json ? kJsonFile : kModelFile, " sha256:", hash.Finish());
+  std::string name = NameOf(is_json ? kJsonFile : kModelFile, content, end);
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
       is_json ? ParseTokenizer(content, std::move(name), end)
               : ParseModelFile(content, file.parent_path(), std::move(name), end);

@@ -41,6 +41,9 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(absl::string_view text, std::string name,
                                                           absl::string_view end_of_document);
 
+// The name that LoadTokenizer gives to the tokenizer of a tokenizer.json.
+std::string NameOfTokenizerJson(absl::string_view text, absl::string_view end_of_document);
+
 }  // namespace millrace
 
 #endif  // MILLRACE_ENGINE_DATA_TOKENIZER_FILE_H_

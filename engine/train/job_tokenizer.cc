@@ -6,14 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
 #include "engine/data/byte_alphabet.h"
 #include "engine/data/tokenizer_file.h"
-#include "engine/model/gguf_file.h"
-#include "engine/model/gguf_writer.h"
+#include "engine/train/model_tokenizer.h"
 #include "nlohmann/json.hpp"
 
 namespace millrace {
@@ -24,7 +22,6 @@ using nlohmann::json;
 
 constexpr absl::string_view kByte = "byte";
 constexpr char kTokenizerJson[] = "tokenizer.json";
-constexpr char kTokenizerGguf[] = "tokenizer.gguf";
 constexpr char kEndOfDocument[] = "<|endoftext|>";
 
 // Files of a model directory that say how text becomes tokens, and how tokens are drawn.
@@ -33,7 +30,6 @@ constexpr const char* kFiles[] = {kTokenizerJson,
                                   "vocab.json",
                                   "merges.txt",
                                   "added_tokens.json",
-                                  kTokenizerGguf,
                                   "tokenizer_config.json",
                                   "special_tokens_map.json",
                                   "generation_config.json",
@@ -68,16 +64,6 @@ std::string CharacterOf(int code_point) {
           static_cast<char>(0x80 | (code_point & 0x3f))};
 }
 
-// What the file says of its tokenizer, without tensors.
-absl::Status WriteTokenizerGguf(const GgufFile& model, const std::string& path) {
-  GgufMetadata metadata;
-  for (const auto& [key, value] : model.metadata()) {
-    if (absl::StartsWith(key, "tokenizer.")) metadata.emplace_back(key, value);
-  }
-  MILLRACE_ASSIGN_OR_RETURN(GgufWriter writer, GgufWriter::Create(path, metadata, {}));
-  return writer.Finish();
-}
-
 absl::Status Copy(const fs::path& from, const fs::path& to) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string content, ReadFile(from.string()));
   MILLRACE_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(to.string()));
@@ -96,10 +82,7 @@ absl::Status CopyFiles(const std::string& source, const std::string& folder) {
     return absl::OkStatus();
   }
   const fs::path file(source);
-  if (file.extension() == ".gguf") {
-    MILLRACE_ASSIGN_OR_RETURN(const auto model, GgufFile::Open(source));
-    return WriteTokenizerGguf(*model, absl::StrCat(folder, "/", kTokenizerGguf));
-  }
+  if (file.extension() == ".gguf") return WriteGgufTokenizerFiles(source, folder);
   // Whatever it is called, it is read by its usual name from now on.
   const char* name = file.extension() == ".model" ? "tokenizer.model" : kTokenizerJson;
   MILLRACE_RETURN_IF_ERROR(Copy(file, fs::path(folder) / name));
@@ -168,7 +151,7 @@ std::string ByteTokenizerJson() {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeJobTokenizer(const TrainSpec& spec) {
   if (IsBytes(spec)) return MakeTokenizer(kByte);
-  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = LoadTokenizer(PathOf(spec));
+  absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = LoadModelTokenizer(PathOf(spec));
   if (tokenizer.ok()) return tokenizer;
   const absl::string_view fix = spec.tokenizer.empty() ? "; name another one as tokenizer" : "";
   return absl::InvalidArgumentError(

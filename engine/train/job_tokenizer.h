@@ -21,8 +21,8 @@ namespace millrace {
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeJobTokenizer(const TrainSpec& spec);
 
 // Makes `folder`, which is there as a whole or not at all, of the tokenizer's files: those of a
-// Hugging Face model directory, or of a GGUF file its metadata of the tokenizer as
-// `tokenizer.gguf`. A run that goes on from the checkpoint in `checkpoint_folder` keeps those it
+// Hugging Face model directory, or those that give the tokens of a GGUF file
+// (model_tokenizer.h). A run that goes on from the checkpoint in `checkpoint_folder` keeps those it
 // has, or takes them from there; one that begins (empty) takes them from where `spec` says.
 absl::Status KeepTokenizer(const TrainSpec& spec, const std::string& checkpoint_folder,
                            const std::string& folder);

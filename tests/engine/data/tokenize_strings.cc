@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/tokenizer_file.h"
+#include "engine/train/model_tokenizer.h"
 
 namespace {
 
@@ -45,7 +45,7 @@ void Measure(const millrace::Tokenizer& tokenizer, const char* path) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  const auto tokenizer = millrace::LoadTokenizer(argv[1]);
+  const auto tokenizer = millrace::LoadModelTokenizer(argv[1]);
   if (!tokenizer.ok()) {
     std::cerr << tokenizer.status() << "\n";
     return 1;

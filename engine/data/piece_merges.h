@@ -1,0 +1,24 @@
+// The merges that make a SentencePiece BPE vocabulary's pieces, as Hugging Face lists them.
+#ifndef MILLRACE_ENGINE_DATA_PIECE_MERGES_H_
+#define MILLRACE_ENGINE_DATA_PIECE_MERGES_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace millrace {
+
+struct ScoredPiece {
+  std::string text;  // well-formed UTF-8, not empty
+  float score = 0;
+  int32_t id = 0;
+};
+
+// Every way to make a piece of two others, those with the highest score first. (Of pieces of equal
+// score SentencePiece would take the leftmost in a text; a list of merges cannot say that.)
+std::vector<std::pair<std::string, std::string>> MergesOfPieces(std::vector<ScoredPiece> pieces);
+
+}  // namespace millrace
+
+#endif  // MILLRACE_ENGINE_DATA_PIECE_MERGES_H_
