@@ -14,7 +14,7 @@ namespace millrace {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(ModelsPrecisionClipping, EveryModelTest,
-                         ::testing::Combine(::testing::Values(0, 1, 2), ::testing::Bool(),
+                         ::testing::Combine(::testing::Range(0, 6), ::testing::Bool(),
                                             ::testing::Bool()));
 
 // A plan's choices, drawn from `random`, for a model of three blocks.

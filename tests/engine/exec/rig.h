@@ -52,6 +52,46 @@ inline ModelSpec Gpt2Spec() {
   return spec;
 }
 
+// As Gemma: norms before and after, of heads too, windows with a rotation of their own, caps.
+inline ModelSpec GemmaSpec() {
+  ModelSpec spec = LlamaSpec(/*tied=*/true);
+  spec.model_type = "gemma3_text";
+  spec.norm_plus_one = spec.norm_after = true;
+  spec.query_key_norm = QueryKeyNorm::kPerHead;
+  spec.embedding_scale = std::sqrt(32.0);
+  spec.window = 5;
+  spec.windowed = {true, false, true};
+  spec.rotary.scaling = RotaryScaling::kLinear;
+  spec.rotary.factor = 4;
+  spec.window_rotary = RotaryEmbedding{.theta = 100};
+  spec.attention_softcap = 3;
+  spec.logit_softcap = 5;
+  spec.activation = ActivationKind::kGeluTanh;
+  return spec;
+}
+
+// As OLMo 2: norms after alone, of queries and keys whole.
+inline ModelSpec OlmoSpec() {
+  ModelSpec spec = LlamaSpec(/*tied=*/false);
+  spec.model_type = "olmo2";
+  spec.norm_before = false;
+  spec.norm_after = true;
+  spec.query_key_norm = QueryKeyNorm::kWhole;
+  return spec;
+}
+
+// As GPT-NeoX: a parallel residual, and heads that turn in part.
+inline ModelSpec NeoxSpec() {
+  ModelSpec spec = Gpt2Spec();
+  spec.model_type = "gpt_neox";
+  spec.position = PositionKind::kRotary;
+  spec.rotary_width = 4;
+  spec.parallel_residual = true;
+  spec.activation = ActivationKind::kGelu;
+  spec.tied_embeddings = false;
+  return spec;
+}
+
 // Micro-batches with documents of odd lengths and some ignored targets.
 struct Batches {
   std::vector<std::vector<int32_t>> inputs, targets, positions, boundaries;
@@ -197,7 +237,9 @@ inline std::string Outcome(const Configuration& setup) {
   return outcome + rig.Bytes();
 }
 
-inline std::vector<ModelSpec> Specs() { return {LlamaSpec(false), LlamaSpec(true), Gpt2Spec()}; }
+inline std::vector<ModelSpec> Specs() {
+  return {LlamaSpec(false), LlamaSpec(true), Gpt2Spec(), GemmaSpec(), OlmoSpec(), NeoxSpec()};
+}
 
 class EveryModelTest : public ::testing::TestWithParam<std::tuple<int, bool, bool>> {
  protected:
