@@ -6,25 +6,20 @@
 namespace millrace {
 namespace {
 
-constexpr int64_t kMostVocabulary = 1 << 24;
-constexpr int64_t kMostHidden = 1 << 18;
-constexpr int64_t kMostIntermediate = 1 << 22;
-constexpr int64_t kMostLayers = 10'000;
-constexpr int64_t kMostHeads = 1 << 14;
-constexpr int64_t kMostHeadDim = 1 << 12;
-constexpr int64_t kMostPositions = 1 << 24;
-
 // Of every family: where the file comes from, token ids, generation, and heads for other tasks.
 const std::vector<absl::string_view>& CommonIgnoredKeys() {
   static const auto* keys = new std::vector<absl::string_view>{
       "_attn_implementation",
+      "_attn_implementation_autoset",
       "_commit_hash",
       "_name_or_path",
       "architectures",
       "attn_implementation",
+      "auto_map",
       "bad_words_ids",
       "begin_suppress_tokens",
       "bos_token_id",
+      "cache_implementation",
       "chunk_size_feed_forward",
       "decoder_start_token_id",
       "diversity_penalty",
@@ -33,6 +28,7 @@ const std::vector<absl::string_view>& CommonIgnoredKeys() {
       "early_stopping",
       "encoder_no_repeat_ngram_size",
       "eos_token_id",
+      "experts_implementation",
       "exponential_decay_length_penalty",
       "finetuning_task",
       "forced_bos_token_id",
@@ -44,7 +40,9 @@ const std::vector<absl::string_view>& CommonIgnoredKeys() {
       "length_penalty",
       "max_length",
       "min_length",
+      "min_p",
       "model_type",
+      "name_or_path",
       "no_repeat_ngram_size",
       "num_beam_groups",
       "num_beams",
@@ -54,6 +52,7 @@ const std::vector<absl::string_view>& CommonIgnoredKeys() {
       "output_hidden_states",
       "output_scores",
       "pad_token_id",
+      "prefix",
       "pretraining_tp",
       "problem_type",
       "remove_invalid_values",
@@ -65,113 +64,21 @@ const std::vector<absl::string_view>& CommonIgnoredKeys() {
       "task_specific_params",
       "temperature",
       "tf_legacy_loss",
+      "tie_last_hidden_states",
       "tokenizer_class",
       "top_k",
       "top_p",
       "torch_dtype",
       "torchscript",
+      "transformers.js_config",
       "transformers_version",
       "typical_p",
+      "unsloth_fixed",
+      "unsloth_version",
       "use_bfloat16",
       "use_cache",
   };
   return *keys;
-}
-
-// Of every family: refused unless off.
-const std::vector<FixedKey>& CommonFixedKeys() {
-  static const auto* keys = new std::vector<FixedKey>{
-      {"add_cross_attention", {false}, "cross-attention"},
-      {"cross_attention_hidden_size", {}, "cross-attention"},
-      {"is_encoder_decoder", {false}, "an encoder"},
-      {"pruned_heads", {nlohmann::json::object()}, "pruned heads"},
-      {"quantization_config", {}, "quantized weights"},
-      {"tie_encoder_decoder", {false}, "an encoder"},
-  };
-  return *keys;
-}
-
-FamilyKeys Llama() {
-  FamilyKeys family;
-  family.model_type = "llama";
-  family.architecture = "LlamaForCausalLM";
-  family.base.model_type = "llama";
-  family.wholes = {
-      {"vocab_size", "", &ModelSpec::vocab_size, 32000, kMostVocabulary},
-      {"hidden_size", "", &ModelSpec::hidden_size, 4096, kMostHidden},
-      {"intermediate_size", "", &ModelSpec::intermediate_size, 11008, kMostIntermediate},
-      {"num_hidden_layers", "", &ModelSpec::num_layers, 32, kMostLayers},
-      {"num_attention_heads", "", &ModelSpec::num_heads, 32, kMostHeads},
-      {"num_key_value_heads", "", &ModelSpec::num_kv_heads, 0, kMostHeads},
-      {"head_dim", "", &ModelSpec::head_dim, 0, kMostHeadDim},
-      {"max_position_embeddings", "", &ModelSpec::max_positions, 2048, kMostPositions},
-  };
-  family.reals = {
-      {"rms_norm_eps", &ModelSpec::norm_epsilon, 1e-6, 1e-30, 1.0},
-      {"initializer_range", &ModelSpec::initializer_range, 0.02, 0.0, 10.0},
-  };
-  family.switches = {
-      {"attention_bias", {&ModelSpec::attention_bias, &ModelSpec::attention_output_bias}, false},
-      {"mlp_bias", {&ModelSpec::mlp_bias}, false},
-      {"tie_word_embeddings", {&ModelSpec::tied_embeddings}, false},
-  };
-  family.fixed = {
-      {"hidden_act", {"silu", "swish"}, "another activation"},
-      {"attention_dropout", {0.0}, "dropout"},
-      {"rope_scaling", {}, "scaled rotary embedding"},
-      {"partial_rotary_factor", {1.0}, "partial rotary embedding"},
-      {"rope_interleaved", {false}, "interleaved rotary embedding"},
-      {"sliding_window", {}, "windowed attention"},
-  };
-  family.ignored = {"rope_parameters", "rope_theta"};
-  return family;
-}
-
-FamilyKeys Gpt2() {
-  FamilyKeys family;
-  family.model_type = "gpt2";
-  family.architecture = "GPT2LMHeadModel";
-  ModelSpec& base = family.base;
-  base.model_type = "gpt2";
-  base.norm = NormKind::kLayerNorm;
-  base.norm_bias = true;
-  base.position = PositionKind::kLearned;
-  base.attention_bias = true;
-  base.attention_output_bias = true;
-  base.activation = ActivationKind::kGeluTanh;
-  base.gated_mlp = false;
-  base.mlp_bias = true;
-  base.scaled_residual_init = true;
-  family.wholes = {
-      {"vocab_size", "", &ModelSpec::vocab_size, 50257, kMostVocabulary},
-      {"n_embd", "hidden_size", &ModelSpec::hidden_size, 768, kMostHidden},
-      {"n_inner", "", &ModelSpec::intermediate_size, 0, kMostIntermediate},
-      {"n_layer", "num_hidden_layers", &ModelSpec::num_layers, 12, kMostLayers},
-      {"n_head", "num_attention_heads", &ModelSpec::num_heads, 12, kMostHeads},
-      {"n_positions", "max_position_embeddings", &ModelSpec::max_positions, 1024, kMostPositions},
-  };
-  family.reals = {
-      {"layer_norm_epsilon", &ModelSpec::norm_epsilon, 1e-5, 1e-30, 1.0},
-      {"initializer_range", &ModelSpec::initializer_range, 0.02, 0.0, 10.0},
-  };
-  family.switches = {{"tie_word_embeddings", {&ModelSpec::tied_embeddings}, true}};
-  family.fixed = {
-      {"activation_function", {"gelu_new", "gelu_pytorch_tanh"}, "another activation"},
-      {"resid_pdrop", {0.0}, "dropout"},
-      {"embd_pdrop", {0.0}, "dropout"},
-      {"attn_pdrop", {0.0}, "dropout"},
-      {"scale_attn_weights", {true}, "attention without scaling"},
-      {"scale_attn_by_inverse_layer_idx", {false}, "attention scaled by layer"},
-  };
-  // n_ctx is what older configs say beside n_positions. reorder_and_upcast_attn is about rounding.
-  family.ignored = {"n_ctx",
-                    "reorder_and_upcast_attn",
-                    "summary_activation",
-                    "summary_first_dropout",
-                    "summary_proj_to_labels",
-                    "summary_type",
-                    "summary_use_proj"};
-  return family;
 }
 
 // Levenshtein distance.
@@ -198,26 +105,26 @@ absl::string_view FamilyKeys::KeyOf(int64_t ModelSpec::*member) const {
   return "";
 }
 
-const std::vector<FamilyKeys>& AllFamilyKeys() {
-  static const auto* families = [] {
-    auto* all = new std::vector<FamilyKeys>{Llama(), Gpt2()};
-    for (FamilyKeys& family : *all) {
-      family.fixed.insert(family.fixed.end(), CommonFixedKeys().begin(), CommonFixedKeys().end());
-    }
-    return all;
-  }();
-  return *families;
-}
-
 std::vector<absl::string_view> KnownKeys(const FamilyKeys& family) {
   std::vector<absl::string_view> known = family.ignored;
+  const auto add = [&](absl::string_view name) {
+    if (!name.empty()) known.push_back(name);
+  };
   for (const WholeKey& key : family.wholes) {
-    known.push_back(key.name);
-    if (!key.alias.empty()) known.push_back(key.alias);
+    add(key.name);
+    add(key.alias);
   }
-  for (const RealKey& key : family.reals) known.push_back(key.name);
-  for (const SwitchKey& key : family.switches) known.push_back(key.name);
-  for (const FixedKey& key : family.fixed) known.push_back(key.name);
+  for (const RealKey& key : family.reals) add(key.name);
+  for (const SwitchKey& key : family.switches) add(key.name);
+  add(family.activation.name);
+  add(family.activation.beside);
+  if (family.base.position == PositionKind::kRotary) {
+    for (absl::string_view name : RopeKeyNames(family.rope)) add(name);
+  }
+  for (absl::string_view name : WindowKeyNames(family.window)) add(name);
+  for (const DropoutKey& key : family.dropouts) add(key.name);
+  for (const FixedKey& key : family.fixed) add(key.name);
+  for (absl::string_view name : family.own) add(name);
   known.insert(known.end(), CommonIgnoredKeys().begin(), CommonIgnoredKeys().end());
   return known;
 }
@@ -232,14 +139,6 @@ absl::string_view ClosestKey(absl::string_view key, const std::vector<absl::stri
     }
   }
   return closest;
-}
-
-std::string Show(const nlohmann::json& value) {
-  constexpr size_t kMost = 60;
-  std::string text =
-      value.dump(-1, ' ', /*ensure_ascii=*/true, nlohmann::json::error_handler_t::replace);
-  if (text.size() > kMost) text = text.substr(0, kMost) + "...";
-  return text;
 }
 
 }  // namespace millrace

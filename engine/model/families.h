@@ -3,9 +3,11 @@
 //   std::vector<FieldProblem> problems;
 //   absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, tokenizer->vocab_size(), &problems);
 //
-// A family is a row of a table in families.cc: which key gives which number, what it is when left
-// out, and which values of the keys that change the mathematics we can compute. Whatever changes
-// the mathematics and is not supported is refused by name, and so is a key nobody knows.
+// A family is a row of a table in family_table.cc: which key gives which number, what it is when
+// left out, and which values of the keys that change the mathematics we can compute. Whatever
+// changes the mathematics and is not supported is refused by name, and so is a key nobody knows.
+// Keys are read in the form of older files and of newer ones (rope_theta and rope_scaling or
+// rope_parameters, sliding_window_pattern or layer_types).
 #ifndef MILLRACE_ENGINE_MODEL_FAMILIES_H_
 #define MILLRACE_ENGINE_MODEL_FAMILIES_H_
 
@@ -28,9 +30,15 @@ std::vector<std::string> FamilyNames();
 // and is the least that it may be. INVALID_ARGUMENT lists all problems, each with the path of its
 // field in the config; `problems`, where given, gets the same as a list. Whole numbers written as
 // 256.0 are taken.
+//
+// Dropout is not done. A model is the same function with it or without, and most files that have it
+// have it from pre-training (GPT-2's say 0.1), so those who train a model that is there give
+// `notes`, which get a line for each such key, for them to show. Without `notes`, for models
+// described from scratch, dropout is refused.
 absl::StatusOr<ModelSpec> ParseModelConfig(const nlohmann::json& config,
                                            std::optional<int64_t> tokenizer_vocab,
-                                           std::vector<FieldProblem>* problems = nullptr);
+                                           std::vector<FieldProblem>* problems = nullptr,
+                                           std::vector<FieldProblem>* notes = nullptr);
 
 struct WriteConfigOptions {
   // "float32" or "bfloat16": the type of the weights beside the config.
@@ -39,7 +47,8 @@ struct WriteConfigOptions {
   std::optional<int64_t> end_of_document;
 };
 
-// A config.json that ParseModelConfig reads back to the same spec and that transformers loads.
+// A config.json that ParseModelConfig reads back to the same spec and that transformers loads, in
+// the older form wherever it can say what the spec says, which all versions read.
 nlohmann::json WriteModelConfig(const ModelSpec& spec, const WriteConfigOptions& options = {});
 
 }  // namespace millrace

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -104,52 +105,181 @@ TEST(ParseModelConfig, TakesWholeNumbersWrittenAsReals) {
   EXPECT_EQ(spec->hidden_size, 64);
 }
 
-TEST(ParseModelConfig, TakesPublishedConfigs) {
-  // SmolLM2-135M and GPT-2 as published, the latter without its dropout.
-  const json smollm2 = json::parse(R"({"architectures": ["LlamaForCausalLM"],
-      "attention_bias": false, "attention_dropout": 0.0, "bos_token_id": 0, "eos_token_id": 0,
-      "hidden_act": "silu", "hidden_size": 576, "initializer_range": 0.041666666666666664,
-      "intermediate_size": 1536, "is_llama_config": true, "max_position_embeddings": 8192,
-      "mlp_bias": false, "model_type": "llama", "num_attention_heads": 9,
-      "num_hidden_layers": 30, "num_key_value_heads": 3, "pretraining_tp": 1,
-      "rms_norm_eps": 1e-05, "rope_interleaved": false, "rope_scaling": null,
-      "rope_theta": 100000, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
-      "transformers_version": "4.40.1", "use_cache": true, "vocab_size": 49152})");
-  const absl::StatusOr<ModelSpec> spec = ParseModelConfig(smollm2, std::nullopt);
-  ASSERT_TRUE(spec.ok()) << spec.status();
-  EXPECT_EQ(spec->head_dim, 64);
-  EXPECT_EQ(spec->rotary.theta, 100000.0);
-  EXPECT_TRUE(spec->tied_embeddings);
-
-  const json gpt2 = json::parse(R"({"activation_function": "gelu_new",
-      "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0, "bos_token_id": 50256,
-      "embd_pdrop": 0, "eos_token_id": 50256, "initializer_range": 0.02,
-      "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768,
-      "n_head": 12, "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0,
-      "summary_activation": null, "summary_first_dropout": 0.1, "summary_proj_to_labels": true,
-      "summary_type": "cls_index", "summary_use_proj": true,
-      "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}},
-      "vocab_size": 50257})");
-  EXPECT_TRUE(ParseModelConfig(gpt2, std::nullopt).ok());
-}
-
-TEST(ParseModelConfig, ReadsRotaryParametersInTheNewerForm) {
-  const json config =
-      With(TinyLlama(), "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}});
-  const absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, 257);
+TEST(ParseModelConfig, ReadsRotaryParametersInBothForms) {
+  const json newer = With(TinyLlama(), "rope_parameters",
+                          {{"rope_type", "linear"}, {"factor", 4.0}, {"rope_theta", 500000.0}});
+  const absl::StatusOr<ModelSpec> spec = ParseModelConfig(newer, 257);
   ASSERT_TRUE(spec.ok()) << spec.status();
   EXPECT_EQ(spec->rotary.theta, 500000.0);
-  EXPECT_THAT(ProblemOf(With(config, "rope_theta", 10000.0)),
-              HasSubstr("rope_parameters.rope_theta: 500000 differs from rope_theta (10000)"));
-  EXPECT_THAT(ProblemOf(With(TinyLlama(), "rope_parameters",
-                             {{"rope_type", "llama3"}, {"rope_theta", 500000.0}})),
-              HasSubstr("rope_parameters.rope_type: \"llama3\" is not supported"));
+  EXPECT_EQ(spec->rotary.scaling, RotaryScaling::kLinear);
+  EXPECT_EQ(spec->rotary.factor, 4.0);
+  const json older = With(With(TinyLlama(), "rope_theta", 500000), "rope_scaling",
+                          {{"type", "linear"}, {"factor", 4}});
+  EXPECT_EQ(*ParseModelConfig(older, 257), *spec);
+  EXPECT_EQ(*ParseModelConfig(With(older, "rope_parameters", newer["rope_parameters"]), 257),
+            *spec);
+}
+
+TEST(ParseModelConfig, RotaryParametersInTwoPlacesMustAgree) {
+  const json config =
+      With(TinyLlama(), "rope_parameters", {{"rope_type", "default"}, {"rope_theta", 500000.0}});
+  EXPECT_EQ(ProblemOf(With(config, "rope_theta", 10000.0)),
+            "rope_parameters.rope_theta: 500000.0 differs from rope_theta (10000.0); give one of "
+            "them");
+  EXPECT_THAT(ProblemOf(With(config, "rope_scaling", {{"type", "linear"}, {"factor", 2.0}})),
+              HasSubstr("rope_parameters.rope_type: \"default\" differs from rope_scaling.type "
+                        "(\"linear\")"));
+}
+
+TEST(ParseModelConfig, RefusesRotaryParametersThatItDoesNotCompute) {
+  struct Case {
+    json config;
+    json scaling;
+    const char* problem;
+  };
+  const json neox = json::parse(R"({"model_type": "gpt_neox", "hidden_size": 64,
+      "num_attention_heads": 4, "num_hidden_layers": 2, "rotary_pct": 0.5})");
+  const json phi3 = json::parse(R"({"model_type": "phi3", "hidden_size": 16,
+      "num_attention_heads": 4, "num_hidden_layers": 2})");
+  const std::vector<Case> cases = {
+      {TinyLlama(), {{"rope_type", "mrope"}}, "rope_scaling.rope_type: \"mrope\" is not supported"},
+      {TinyLlama(), {{"type", "linear"}}, "rope_scaling.factor: is missing"},
+      {TinyLlama(), {{"type", "linear"}, {"factor", 0.5}}, "rope_scaling.factor: 0.5 is not"},
+      {TinyLlama(),
+       {{"type", "linear"}, {"factor", 2}, {"beta_fast", 3}},
+       "rope_scaling.beta_fast: is not a parameter of rotary embedding \"linear\"; remove it"},
+      {TinyLlama(),
+       {{"rope_type", "llama3"}, {"factor", 2}, {"low_freq_factor", 4}, {"high_freq_factor", 4}},
+       "rope_scaling.high_freq_factor: 4 is not more than low_freq_factor (4)"},
+      {TinyLlama(),
+       {{"rope_type", "yarn"}, {"factor", 2}, {"truncate", 1}},
+       "rope_scaling.truncate: 1 is not true or false"},
+      {TinyLlama(),
+       {{"rope_type", "longrope"}, {"long_factor", {1, 2}}, {"short_factor", {1}}},
+       "is not a list of 8 numbers"},
+      {TinyLlama(),
+       {{"partial_rotary_factor", 0.5}},
+       "rope_scaling.partial_rotary_factor: 0.5 is not supported (partial rotary embedding)"},
+      {TinyLlama(), "linear", "rope_scaling: \"linear\" is not an object"},
+      {With(neox, "rotary_pct", 0.2), nullptr, "rotary_pct: makes 3 of a head's 16 elements turn"},
+      {phi3, {{"type", "linear"}, {"factor", 2}}, "choose one of default, longrope"},
+      {phi3,
+       {{"type", "su"},
+        {"short_factor", {1, 1}},
+        {"long_factor", {1, 1}},
+        {"original_max_position_embeddings", 32}},
+       "rope_scaling.original_max_position_embeddings: 32 differs from "
+       "original_max_position_embeddings (4096)"},
+  };
+  for (const Case& c : cases) {
+    const std::vector<FieldProblem> problems =
+        ProblemsOf(With(c.config, "rope_scaling", c.scaling));
+    ASSERT_FALSE(problems.empty()) << c.scaling;
+    EXPECT_THAT(std::string(StatusOf(problems).message()), HasSubstr(c.problem));
+  }
+}
+
+TEST(ParseModelConfig, SequencesMayBeAsLongAsScalingMakesThem) {
+  const auto longest = [](const json& scaling) {
+    const absl::StatusOr<ModelSpec> spec =
+        ParseModelConfig(With(TinyLlama(), "rope_scaling", scaling), 257);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec->max_positions;
+  };
+  EXPECT_EQ(longest(nullptr), 256);
+  EXPECT_EQ(longest({{"type", "dynamic"}, {"factor", 4}}), 1024);
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 4}}), 1024);
+  EXPECT_EQ(longest({{"type", "yarn"}, {"factor", 4}, {"original_max_position_embeddings", 64}}),
+            256);
+  EXPECT_EQ(longest({{"type", "linear"}, {"factor", 4}}), 256);
+}
+
+json TinyGemma(const char* model_type) {
+  return {{"model_type", model_type}, {"hidden_size", 64},        {"num_hidden_layers", 4},
+          {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 16}};
+}
+
+TEST(ParseModelConfig, LayerTypesAreListedOrFollowFromOlderKeys) {
+  const auto windowed = [](const json& config) {
+    const absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, 257);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->window > 0, !spec->windowed.empty());
+    return spec->windowed;
+  };
+  const json qwen = json::parse(R"({"model_type": "qwen2", "hidden_size": 64,
+      "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 3,
+      "sliding_window": 32, "max_window_layers": 2})");
+  const json on = With(qwen, "use_sliding_window", true);
+  EXPECT_THAT(windowed(qwen), ElementsAre());
+  EXPECT_THAT(windowed(on), ElementsAre(false, false, true));
+  EXPECT_THAT(
+      windowed(With(on, "layer_types", {"sliding_attention", "full_attention", "full_attention"})),
+      ElementsAre(true, false, false));
+  EXPECT_THAT(windowed(With(on, "max_window_layers", 3)), ElementsAre());
+  EXPECT_THAT(windowed(TinyGemma("gemma2")), ElementsAre(true, false, true, false));
+  EXPECT_THAT(windowed(TinyGemma("gemma3_text")), ElementsAre(true, true, true, true));
+  EXPECT_THAT(windowed(With(TinyGemma("gemma3_text"), "sliding_window_pattern", 3)),
+              ElementsAre(true, true, false, true));
+  EXPECT_THAT(windowed({{"model_type", "mistral"}, {"num_hidden_layers", 2}}),
+              ElementsAre(true, true));
+  EXPECT_THAT(
+      windowed({{"model_type", "mistral"}, {"num_hidden_layers", 2}, {"sliding_window", nullptr}}),
+      ElementsAre());
+
+  EXPECT_THAT(ProblemOf(With(qwen, "layer_types", {"sliding_attention"})),
+              HasSubstr("layer_types: [\"sliding_attention\"] is not a list of one type for each "
+                        "layer (num_hidden_layers: 3)"));
+  EXPECT_THAT(ProblemOf(With(qwen, "layer_types",
+                             {"sliding_attention", "full_attention", "full_attention"})),
+              HasSubstr("use_sliding_window: is false, but layer_types has sliding_attention"));
+  EXPECT_THAT(
+      ProblemOf(With(on, "layer_types", {"linear_attention", "full_attention", "full_attention"})),
+      HasSubstr("\"linear_attention\" of layer 0 is not supported"));
+  EXPECT_THAT(ProblemOf(With(TinyGemma("gemma2"), "sliding_window", nullptr)),
+              HasSubstr("sliding_window: is null, but there are layers of sliding_attention"));
+}
+
+TEST(ParseModelConfig, TakesTheNamesOfActivations) {
+  for (const auto& [name, kind] : {std::pair{"silu", ActivationKind::kSilu},
+                                   {"swish", ActivationKind::kSilu},
+                                   {"gelu", ActivationKind::kGelu},
+                                   {"gelu_new", ActivationKind::kGeluTanh},
+                                   {"gelu_fast", ActivationKind::kGeluTanh},
+                                   {"gelu_pytorch_tanh", ActivationKind::kGeluTanh},
+                                   {"relu", ActivationKind::kRelu}}) {
+    for (const auto& [config, key] : {std::pair{TinyLlama(), "hidden_act"},
+                                      {TinyGpt2(), "activation_function"},
+                                      {TinyGemma("gemma2"), "hidden_activation"}}) {
+      const absl::StatusOr<ModelSpec> spec = ParseModelConfig(With(config, key, name), 257);
+      ASSERT_TRUE(spec.ok()) << spec.status();
+      EXPECT_EQ(spec->activation, kind) << name;
+    }
+  }
+  EXPECT_THAT(
+      ProblemOf(With(TinyGpt2(), "activation_function", "quick_gelu")),
+      HasSubstr("activation_function: \"quick_gelu\" is not supported; choose one of silu"));
+  EXPECT_THAT(ProblemOf(With(TinyGemma("gemma2"), "hidden_act", "relu")),
+              HasSubstr("hidden_act: \"relu\" differs from hidden_activation"));
+}
+
+TEST(ParseModelConfig, DropoutIsRefusedOrNoted) {
+  const json config = With(TinyGpt2(), "resid_pdrop", 0.1);
+  EXPECT_EQ(ProblemOf(config),
+            "resid_pdrop: 0.1 is not supported (dropout); set it to 0.0 or leave it out");
+  std::vector<FieldProblem> notes;
+  const absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, 257, nullptr, &notes);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(*spec, *ParseModelConfig(TinyGpt2(), 257));
+  EXPECT_EQ(StatusOf(notes).message(), "resid_pdrop: 0.1: training goes without dropout");
 }
 
 TEST(ParseModelConfig, NeedsAKnownFamily) {
-  EXPECT_EQ(ProblemOf(json::object()), "model_type: is missing; give one of: llama, gpt2");
+  EXPECT_EQ(ProblemOf(json::object()),
+            "model_type: is missing; give one of: llama, gpt2, gpt_neox, mistral, qwen2, qwen3, "
+            "gemma2, gemma3_text, phi3, olmo2");
   EXPECT_EQ(ProblemOf({{"model_type", "mamba"}}),
-            "model_type: \"mamba\" is not a family that is supported; choose one of: llama, gpt2");
+            "model_type: \"mamba\" is not a family that is supported; choose one of: " +
+                absl::StrJoin(FamilyNames(), ", "));
   EXPECT_THAT(ProblemOf(json::array()), HasSubstr("is not an object"));
   EXPECT_THAT(ProblemOf({{"model_type", 3}}), HasSubstr("model_type: 3"));
 }
@@ -192,18 +322,17 @@ TEST(ParseModelConfig, RefusesMathematicsThatIsNotSupportedByName) {
     json value;
   };
   const std::vector<Case> cases = {
-      {TinyLlama(), "rope_scaling", {{"type", "linear"}, {"factor", 2.0}}},
       {TinyLlama(), "attention_dropout", 0.1},
-      {TinyLlama(), "hidden_act", "gelu"},
+      {TinyLlama(), "hidden_act", "mish"},
       {TinyLlama(), "partial_rotary_factor", 0.5},
       {TinyLlama(), "quantization_config", {{"bits", 4}}},
       {TinyLlama(), "sliding_window", 128},
-      {TinyGpt2(), "activation_function", "relu"},
       {TinyGpt2(), "resid_pdrop", 0.1},
       {TinyGpt2(), "embd_pdrop", 0.1},
       {TinyGpt2(), "attn_pdrop", 0.1},
-      {TinyGpt2(), "scale_attn_weights", false},
-      {TinyGpt2(), "scale_attn_by_inverse_layer_idx", true},
+      {TinyLlama(), "per_layer_config", {{"0", {{"mlp_bias", true}}}}},
+      {TinyGemma("gemma2"), "use_bidirectional_attention", true},
+      {TinyGemma("gemma3_text"), "attn_logit_softcapping", 30.0},
       {TinyGpt2(), "add_cross_attention", true},
       {TinyGpt2(), "pruned_heads", {{"0", {1}}}},
   };
@@ -212,8 +341,6 @@ TEST(ParseModelConfig, RefusesMathematicsThatIsNotSupportedByName) {
     EXPECT_THAT(problem, ::testing::StartsWith(std::string(c.key) + ": "));
     EXPECT_THAT(problem, HasSubstr("is not supported"));
   }
-  EXPECT_EQ(ProblemOf(With(TinyGpt2(), "resid_pdrop", 0.1)),
-            "resid_pdrop: 0.1 is not supported (dropout); set it to 0.0 or leave it out");
 }
 
 TEST(ParseModelConfig, RefusesUnknownKeysAndSuggestsTheNearest) {

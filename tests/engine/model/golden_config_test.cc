@@ -39,6 +39,7 @@ const std::map<std::string, std::string>& WithoutEffect() {
       {"max_window_layers", "layer_types are given, and windows refused without"},
       {"name_or_path", "where the files came from"},
       {"num_labels", "another task's head"},
+      {"original_max_position_embeddings", "scaled rotary embeddings, which this config has not"},
       {"output_attentions", "what else to return"},
       {"output_hidden_states", "what else to return"},
       {"pad_token_id", "which tokens mark texts: data and generation"},
@@ -66,7 +67,6 @@ json Other(const std::string& key, const json& value) {
       {"head_dim", 2},
       {"n_inner", 7},
       {"num_attention_heads", 1},
-      {"num_key_value_heads", 1},
       {"partial_rotary_factor", 0.125},
       {"per_layer_config", {{"0", {{"intermediate_size", 5}}}}},
       {"rope_local_base_freq", 77.0},
@@ -80,6 +80,7 @@ json Other(const std::string& key, const json& value) {
       {"use_bidirectional_attention", true},
   };
   if (const auto found = others->find(key); found != others->end()) return found->second;
+  if (key == "num_key_value_heads") return value == 1 ? 2 : 1;
   if (value.is_boolean()) return !value.get<bool>();
   if (value.is_number_integer()) return 2 * value.get<int64_t>();
   if (value.is_number()) return 0.5 * value.get<double>() + 0.25;
@@ -176,7 +177,14 @@ TEST_P(GoldenConfigTest, IsReadBackAsWritten) {
   EXPECT_TRUE(*spec == *again) << written;
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GoldenConfigTest, testing::ValuesIn(GoldenNames()),
+// All but the one with an activation that is refused.
+std::vector<std::string> ConfigNames() {
+  std::vector<std::string> names = AllGoldenNames();
+  std::erase(names, "gpt2_quick_gelu");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GoldenConfigTest, testing::ValuesIn(ConfigNames()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
