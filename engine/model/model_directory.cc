@@ -252,7 +252,8 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(const ModelSpec& sp
   return written;
 }
 
-absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path) {
+absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path,
+                                                   std::vector<FieldProblem>* notes) {
   std::string source = path;
   json config;
   if (IsGgufPath(path)) {
@@ -262,7 +263,9 @@ absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path) {
     source = Join(path, kConfigName);
     MILLRACE_ASSIGN_OR_RETURN(config, ReadJsonFile(source));
   }
-  absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, std::nullopt);
+  std::vector<FieldProblem> left_out;
+  absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, std::nullopt, nullptr, &left_out);
+  if (notes) *notes = std::move(left_out);
   if (spec.ok()) return spec;
   return absl::Status(spec.status().code(), absl::StrCat(source, ": ", spec.status().message()));
 }

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/base/dtype.h"
+#include "engine/base/field_problem.h"
 #include "engine/model/model_spec.h"
 #include "engine/model/slab_layout.h"
 #include "engine/model/weight_reader.h"
@@ -50,7 +51,9 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(
     const std::string& folder, const ModelDirectoryOptions& options = {});
 
 // The spec of `path`/config.json, or of the metadata of the GGUF file `path`.
-absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path);
+// `notes`, where given, get what training leaves out: see ParseModelConfig.
+absl::StatusOr<ModelSpec> ReadModelDirectoryConfig(const std::string& path,
+                                                   std::vector<FieldProblem>* notes = nullptr);
 
 // Gives all parameters of `layouts` to `sink`, each element once (padding is left alone), after all
 // that can be checked without reading them has been. INVALID_ARGUMENT names the file and the tensor
