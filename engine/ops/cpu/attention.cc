@@ -1,11 +1,13 @@
 #include "engine/ops/cpu/attention.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "engine/base/status_macros.h"
 #include "engine/ops/cpu/attention_amx.h"
+#include "engine/ops/cpu/attention_decode.h"
 #include "engine/ops/cpu/attention_kernels.h"
 #include "engine/ops/cpu/attention_problem.h"
 #include "engine/ops/cpu/matmul.h"
@@ -213,9 +215,10 @@ bool UseAmx(DType type, int64_t head_dim) {
   return CpuUsesAmx() && AmxAttentionSuits(type, head_dim);
 }
 
-size_t ScratchBytes(int64_t most_keys, int64_t head_dim, DType type) {
-  return UseAmx(type, head_dim) ? AmxAttentionScratchBytes(most_keys, head_dim)
-                                : Scratch::Bytes(most_keys, head_dim, type);
+size_t ScratchBytes(int64_t most_keys, int64_t group, int64_t head_dim, DType type) {
+  const size_t blocks = UseAmx(type, head_dim) ? AmxAttentionScratchBytes(most_keys, head_dim)
+                                               : Scratch::Bytes(most_keys, head_dim, type);
+  return std::max(blocks, DecodingScratchBytes(group, head_dim));
 }
 
 // One thread's tasks.
@@ -231,22 +234,30 @@ absl::Status RunTasks(const CpuContext& context, const Op& op,
   if (problem.tokens == 0) return absl::OkStatus();
   MILLRACE_RETURN_IF_ERROR(CheckAttention(problem));
   const int64_t most_keys = MostKeys(problem);
-  const size_t bytes = ScratchBytes(most_keys, problem.head_dim, context.compute);
+  const size_t bytes = ScratchBytes(most_keys, problem.group(), problem.head_dim, context.compute);
   const int threads = context.pool->threads();
   MILLRACE_RETURN_IF_ERROR(CheckWorkspace(context, "attention", bytes * threads));
-  const std::vector<std::vector<AttentionTask>> shares = DivideAttention(problem, threads);
+  std::vector<std::vector<AttentionTask>> shares = DivideAttention(problem, threads);
   return RunOnThreads(context, [&](int thread) -> absl::Status {
     std::byte* const memory = context.workspace + thread * bytes;
+    absl::Span<AttentionTask> tasks = absl::MakeSpan(shares[thread]);
+    if constexpr (std::is_same_v<Op, AttentionForward>) {
+      const auto others = std::stable_partition(
+          tasks.begin(), tasks.end(),
+          [&](const AttentionTask& task) { return DecodingSuits(problem, task); });
+      const size_t decoding = others - tasks.begin();
+      RunDecoding(op, tasks.first(decoding), context.compute, memory);
+      tasks.remove_prefix(decoding);
+    }
+    if (tasks.empty()) return absl::OkStatus();
     if (UseAmx(context.compute, problem.head_dim)) {
-      amx_tasks(op, shares[thread], most_keys, memory);
+      amx_tasks(op, tasks, most_keys, memory);
       return absl::OkStatus();
     }
     WorkspaceCarver carver(memory);
     const Scratch scratch(carver, most_keys, problem.head_dim, context.compute);
     Worker worker(context, thread, problem, scratch);
-    for (const AttentionTask& task : shares[thread]) {
-      MILLRACE_RETURN_IF_ERROR((worker.*work)(op, task));
-    }
+    for (const AttentionTask& task : tasks) MILLRACE_RETURN_IF_ERROR((worker.*work)(op, task));
     return absl::OkStatus();
   });
 }
@@ -258,11 +269,16 @@ absl::Status RunAttentionForward(const CpuContext& context, const AttentionForwa
 }
 
 absl::Status RunAttentionBackward(const CpuContext& context, const AttentionBackward& op) {
+  if (!op.input.key_begin.empty() || !op.input.key_count.empty()) {
+    return absl::InvalidArgumentError(
+        "attention: there is no backward with cached keys; leave key_begin and key_count empty");
+  }
   return RunTasks(context, op, &Worker::Backward, RunAmxAttentionBackward);
 }
 
 size_t AttentionWorkspaceBytes(const OpsLimits& limits, DType type, int threads) {
-  return ScratchBytes(limits.longest_document, limits.head_dim, type) * threads;
+  const int64_t group = limits.num_heads / std::max<int64_t>(1, limits.num_kv_heads);
+  return ScratchBytes(limits.longest_document, group, limits.head_dim, type) * threads;
 }
 
 }  // namespace millrace

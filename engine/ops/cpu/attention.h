@@ -1,4 +1,5 @@
-// Attention on the CPU: blockwise, one (document, key/value head) pair a task.
+// Attention on the CPU: one (document, key/value head) pair a task, blockwise, or for the few
+// queries of decoding key after key (attention_decode.h).
 #ifndef MILLRACE_ENGINE_OPS_CPU_ATTENTION_H_
 #define MILLRACE_ENGINE_OPS_CPU_ATTENTION_H_
 

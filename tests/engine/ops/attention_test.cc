@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -237,6 +239,188 @@ TEST(AttentionExtremesTest, LargeScoresStayFinite) {
                 "output");
     for (const double g : got.dqkv) ASSERT_TRUE(std::isfinite(g));
   }
+}
+
+// Documents of which the last `queries[i]` tokens ask, and all keys are in a cache.
+struct CachedCase {
+  Case documents;
+  std::vector<int32_t> queries;
+};
+
+// The op's operands: keys and values with gaps of NaN around each document, the last document
+// first.
+struct Cached {
+  Cached(const CachedCase& c, DType type, const Tensor& qkv) : c(c), boundaries{0} {
+    const Case& all = c.documents;
+    const int64_t d = all.head_dim, width = all.num_kv_heads * d;
+    const int64_t count = static_cast<int64_t>(c.queries.size());
+    k_stride = width + 5;
+    v_stride = 2 * width;
+    const int64_t rows = all.tokens() + 3 * (count + 1);
+    Doubles q_rows, k_rows(rows * k_stride, NAN), v_rows(rows * v_stride, NAN);
+    const Doubles values = qkv.values();
+    key_begin.resize(count);
+    key_count.resize(count);
+    int64_t row = 3;
+    for (int64_t i = count - 1; i >= 0; --i) {
+      key_begin[i] = row;
+      key_count[i] = all.boundaries[i + 1] - all.boundaries[i];
+      for (int64_t t = all.boundaries[i]; t < all.boundaries[i + 1]; ++t, ++row) {
+        const auto k = values.begin() + t * all.row() + all.output_row();
+        std::copy(k, k + width, k_rows.begin() + row * k_stride);
+        std::copy(k + width, k + 2 * width, v_rows.begin() + row * v_stride);
+      }
+      row += 3;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      boundaries.push_back(boundaries.back() + c.queries[i]);
+      for (int64_t t = all.boundaries[i + 1] - c.queries[i]; t < all.boundaries[i + 1]; ++t) {
+        asking.push_back(t);
+        const auto q_row = values.begin() + t * all.row();
+        q_rows.insert(q_rows.end(), q_row, q_row + all.output_row());
+      }
+    }
+    q = std::make_unique<Tensor>(type, q_rows);
+    k = std::make_unique<Tensor>(type, k_rows);
+    v = std::make_unique<Tensor>(type, v_rows);
+  }
+
+  AttentionInput Input() const {
+    AttentionInput input = InputOf(c.documents, *q);
+    input.tokens = boundaries.back();
+    input.boundaries = boundaries;
+    input.key_begin = key_begin;
+    input.key_count = key_count;
+    input.k = k->data();
+    input.v = v->data();
+    input.q_stride = c.documents.output_row();
+    input.k_stride = k_stride;
+    input.v_stride = v_stride;
+    return input;
+  }
+
+  const CachedCase& c;
+  std::vector<int32_t> boundaries;
+  std::vector<int64_t> key_begin, key_count;
+  std::vector<int64_t> asking;  // tokens of `documents`
+  int64_t k_stride, v_stride;
+  std::unique_ptr<Tensor> q, k, v;
+};
+
+class CachedAttentionTest : public testing::TestWithParam<CachedCase> {};
+
+TEST_P(CachedAttentionTest, MatchesThatOfWholeDocuments) {
+  const CachedCase& c = GetParam();
+  const Case& all = c.documents;
+  for (const DType type : ComputeTypes()) {
+    SCOPED_TRACE(NameOf(type));
+    const Tensor qkv(type, RandomDoubles(all.tokens() * all.row(), 1, all.magnitude));
+    const Reference whole = Attend(all, qkv.values(), {});
+    const Cached cached(c, type, qkv);
+    const int64_t tokens = cached.boundaries.back(), width = all.output_row();
+    Doubles want, want_lse;
+    for (const int64_t t : cached.asking) {
+      want.insert(want.end(), &whole.output[t * width], &whole.output[t * width] + width);
+    }
+    for (int64_t head = 0; head < all.num_heads; ++head) {
+      for (const int64_t t : cached.asking) {
+        want_lse.push_back(whole.log_sum_exp[head * all.tokens() + t]);
+      }
+    }
+    const double inner = type == DType::kBF16 ? 4 : 32 + 4 * all.magnitude * all.magnitude;
+    std::string one_thread;
+    for (const int threads : {1, 2, 3}) {
+      Rig rig(type, threads,
+              {.tokens = tokens,
+               .num_heads = all.num_heads,
+               .num_kv_heads = all.num_kv_heads,
+               .head_dim = all.head_dim,
+               .longest_document =
+                   *std::max_element(cached.key_count.begin(), cached.key_count.end())});
+      Tensor output(type, tokens * width), lse(DType::kF32, all.num_heads * tokens);
+      Tensor alone(type, tokens * width);
+      ASSERT_TRUE(rig.Run(AttentionForward{.input = cached.Input(),
+                                           .output = output.data(),
+                                           .log_sum_exp = lse.as<float>()})
+                      .ok());
+      ExpectClose(output.values(), want, RoundingOf(type, inner), "output");
+      ExpectClose(lse.values(), want_lse, RoundingOf(DType::kF32, 16), "log_sum_exp");
+      ASSERT_TRUE(rig.Run(AttentionForward{.input = cached.Input(), .output = alone.data()}).ok());
+      EXPECT_TRUE(alone.bytes() == output.bytes()) << "without log_sum_exp";
+      if (threads == 1) one_thread = output.bytes() + lse.bytes();
+      EXPECT_TRUE(output.bytes() + lse.bytes() == one_thread) << threads << " threads";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, CachedAttentionTest,
+    testing::Values(CachedCase{{"Decoding", 8, 2, 64, {0, 1, 6, 263, 963}}, {1, 1, 1, 1}},
+                    CachedCase{{"DecodingOddHead", 3, 1, 12, {0, 9, 300}}, {1, 1}},
+                    CachedCase{{"DecodingHead80", 2, 2, 80, {0, 256}}, {1}},
+                    CachedCase{{"DecodingHead256", 4, 1, 256, {0, 300, 301}}, {1, 1}},
+                    CachedCase{{"DecodingManyHeads", 10, 1, 96, {0, 70}}, {1}},
+                    CachedCase{{"DecodingInWindow", 4, 2, 64, {0, 20, 700}, 1, 300}, {1, 1}},
+                    CachedCase{{"DecodingSoftCap", 4, 2, 64, {0, 20, 400}, 4, 0, 5}, {1, 1}},
+                    CachedCase{{"FewQueries", 6, 2, 64, {0, 2, 10, 266, 600}}, {2, 3, 4, 4}},
+                    CachedCase{{"FewQueriesInWindow", 4, 2, 32, {0, 50, 700}, 2, 2, 50}, {3, 4}},
+                    CachedCase{{"Chunks", 4, 2, 64, {0, 7, 107, 900}}, {7, 33, 200}},
+                    CachedCase{{"ChunksOddHead", 2, 1, 12, {0, 7, 107, 700}}, {5, 33, 70}},
+                    CachedCase{{"ChunksInWindow", 2, 1, 64, {0, 40, 900}, 1, 101, 5}, {17, 130}},
+                    CachedCase{{"ChunksInWindowOddHead", 2, 1, 80, {0, 40, 900}, 1, 101, 5},
+                               {17, 130}},
+                    CachedCase{{"Mixed", 4, 2, 64, {0, 300, 301, 500, 540}}, {1, 0, 100, 1}}),
+    [](const auto& info) { return info.param.documents.name; });
+
+// Prompts that come in pieces of any size end with the same text.
+TEST(AttentionChunksTest, MakeTheWhole) {
+  const Case whole{"", 4, 2, 64, {0, 150}};
+  const Tensor qkv(DType::kF32, RandomDoubles(whole.tokens() * whole.row(), 1));
+  const Doubles want = Attend(whole, qkv.values(), {}).output;
+  int32_t at = 0;
+  for (const int32_t chunk : {64, 1, 3, 32, 50}) {
+    at += chunk;
+    CachedCase c{whole, {chunk}};
+    c.documents.boundaries = {0, at};
+    const Cached cached(c, DType::kF32, qkv);
+    Rig rig(DType::kF32, 2,
+            {.tokens = chunk,
+             .num_heads = 4,
+             .num_kv_heads = 2,
+             .head_dim = 64,
+             .longest_document = at});
+    Tensor output(DType::kF32, chunk * whole.output_row());
+    ASSERT_TRUE(rig.Run(AttentionForward{.input = cached.Input(), .output = output.data()}).ok());
+    const auto begin = want.begin() + (at - chunk) * whole.output_row();
+    ExpectClose(output.values(), Doubles(begin, begin + output.size()), RoundingOf(DType::kF32, 32),
+                "output");
+  }
+}
+
+TEST(AttentionErrorsTest, BadRangesOfKeysAreRefused) {
+  const CachedCase c{{"", 4, 2, 8, {0, 4, 10}}, {1, 2}};
+  const Tensor qkv(DType::kF32, Doubles(10 * c.documents.row()));
+  const Cached cached(c, DType::kF32, qkv);
+  Tensor output(DType::kF32, 3 * c.documents.output_row());
+  const auto refused = [&](std::vector<int64_t> begin, std::vector<int64_t> count) {
+    Rig rig(DType::kF32, 1,
+            {.num_heads = 4, .num_kv_heads = 2, .head_dim = 8, .longest_document = 10});
+    AttentionInput input = cached.Input();
+    input.key_begin = begin;
+    input.key_count = count;
+    return rig.Run(AttentionForward{.input = input, .output = output.data()}).code() ==
+           absl::StatusCode::kInvalidArgument;
+  };
+  EXPECT_FALSE(refused({0, 4}, {4, 6}));
+  EXPECT_TRUE(refused({0, -1}, {4, 6}));
+  EXPECT_TRUE(refused({0, 4}, {4, 1}));
+  EXPECT_TRUE(refused({0, 4}, {4}));
+  EXPECT_TRUE(refused({}, {4, 6}));
+  EXPECT_TRUE(refused({0}, {4}));
+  Rig rig(DType::kF32, 1,
+          {.num_heads = 4, .num_kv_heads = 2, .head_dim = 8, .longest_document = 10});
+  EXPECT_EQ(rig.Run(AttentionBackward{.input = cached.Input()}).code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(AttentionErrorsTest, BadBoundariesAndHeadsAreRefused) {
