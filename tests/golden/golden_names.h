@@ -14,40 +14,8 @@ inline constexpr char kGoldenRoot[] = "tests/golden/";
 // Models whose family or settings the engine does not compute yet.
 inline const std::vector<std::string>& NotYetSupported() {
   static const auto* names = new std::vector<std::string>{
-      "gemma2",
-      "gemma2_uncapped",
+      // Worse conditioned than the limits allow: PyTorch in f32 is 2.5e-4 from itself in f64.
       "gemma3_text",
-      "gemma3_text_capped",
-      "gemma3_text_yarn",
-      "gpt2_layer_scaling",
-      "gpt2_silu",
-      "gpt2_unscaled_relu",
-      "gpt_neox",
-      "gpt_neox_linear",
-      "gpt_neox_serial",
-      "llama_dynamic",
-      "llama_gelu",
-      "llama_gelu_tanh",
-      "llama_linear",
-      "llama_llama3",
-      "llama_relu",
-      "llama_yarn",
-      "llama_yarn_factor",
-      "llama_yarn_mscale",
-      "mistral",
-      "mistral_full",
-      "olmo2",
-      "olmo2_bias",
-      "phi3",
-      "phi3_longrope_factor",
-      "phi3_longrope_long",
-      "phi3_longrope_short",
-      "phi3_partial",
-      "qwen2",
-      "qwen2_window",
-      "qwen2_yarn",
-      "qwen3",
-      "qwen3_window",
   };
   return *names;
 }
