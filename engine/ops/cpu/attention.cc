@@ -215,10 +215,11 @@ bool UseAmx(DType type, int64_t head_dim) {
   return CpuUsesAmx() && AmxAttentionSuits(type, head_dim);
 }
 
-size_t ScratchBytes(int64_t most_keys, int64_t group, int64_t head_dim, DType type) {
+size_t ScratchBytes(int64_t most_keys, int64_t num_heads, int64_t num_kv_heads, int64_t head_dim,
+                    DType type) {
   const size_t blocks = UseAmx(type, head_dim) ? AmxAttentionScratchBytes(most_keys, head_dim)
                                                : Scratch::Bytes(most_keys, head_dim, type);
-  return std::max(blocks, DecodingScratchBytes(group, head_dim));
+  return std::max(blocks, DecodingScratchBytes(num_heads, num_heads / num_kv_heads, head_dim));
 }
 
 // One thread's tasks.
@@ -234,7 +235,8 @@ absl::Status RunTasks(const CpuContext& context, const Op& op,
   if (problem.tokens == 0) return absl::OkStatus();
   MILLRACE_RETURN_IF_ERROR(CheckAttention(problem));
   const int64_t most_keys = MostKeys(problem);
-  const size_t bytes = ScratchBytes(most_keys, problem.group(), problem.head_dim, context.compute);
+  const size_t bytes = ScratchBytes(most_keys, problem.num_heads, problem.num_kv_heads,
+                                    problem.head_dim, context.compute);
   const int threads = context.pool->threads();
   MILLRACE_RETURN_IF_ERROR(CheckWorkspace(context, "attention", bytes * threads));
   std::vector<std::vector<AttentionTask>> shares = DivideAttention(problem, threads);
@@ -277,8 +279,9 @@ absl::Status RunAttentionBackward(const CpuContext& context, const AttentionBack
 }
 
 size_t AttentionWorkspaceBytes(const OpsLimits& limits, DType type, int threads) {
-  const int64_t group = limits.num_heads / std::max<int64_t>(1, limits.num_kv_heads);
-  return ScratchBytes(limits.longest_document, group, limits.head_dim, type) * threads;
+  return ScratchBytes(limits.longest_document, limits.num_heads,
+                      std::max<int64_t>(1, limits.num_kv_heads), limits.head_dim, type) *
+         threads;
 }
 
 }  // namespace millrace

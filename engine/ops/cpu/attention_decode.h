@@ -19,11 +19,11 @@ namespace millrace {
 // True for what the function below computes faster.
 bool DecodingSuits(const AttentionProblem& problem, const AttentionTask& task);
 
-// Scratch memory for groups of `group` query heads.
-size_t DecodingScratchBytes(int64_t group, int64_t head_dim);
+// Scratch memory for heads of which `group` share keys.
+size_t DecodingScratchBytes(int64_t num_heads, int64_t group, int64_t head_dim);
 
-// The op's `tasks`, all of which suit, in `type`. `scratch` is 64-byte aligned, of
-// DecodingScratchBytes.
+// The op's `tasks`, all of which suit and those of a document side by side, in `type`. `scratch` is
+// 64-byte aligned, of DecodingScratchBytes.
 void RunDecoding(const AttentionForward& op, absl::Span<const AttentionTask> tasks, DType type,
                  std::byte* scratch);
 

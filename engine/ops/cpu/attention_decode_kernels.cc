@@ -7,11 +7,20 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, as Highway wants it.
 #include "engine/ops/vector-inl.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace millrace {
 namespace HWY_NAMESPACE {
+
+// Rows so far ahead are fetched: heads are strided, for which hardware fetches too little.
+constexpr int64_t kAhead = 16;
+
+template <typename T>
+HWY_INLINE void FetchRow(const T* row, int64_t columns) {
+  for (int64_t i = 0; i < columns; i += 64 / sizeof(T)) hwy::Prefetch(row + i);
+}
 
 // to[i] = the sum of vector i's lanes.
 HWY_INLINE void StoreSums(DF d, VF v0, VF v1, VF v2, VF v3, float* to) {
@@ -76,6 +85,7 @@ void ScoreImpl(const float* q, int64_t queries, const CachedRows& keys, float* s
       return rows + std::min(key + i, keys.count - 1) * keys.stride;
     };
     const int64_t count = std::min<int64_t>(4, keys.count - key);
+    for (int64_t i = 0; i < 4; ++i) FetchRow(rows + (key + kAhead + i) * keys.stride, d);
     for (int64_t query = 0; query < queries; query += 2) {
       const int64_t other = std::min(query + 1, queries - 1);
       float s0[4], s1[4];
@@ -146,6 +156,7 @@ void AddImpl(const float* probabilities, int64_t probability_stride, int64_t que
   for (int64_t key = 0; key < values.count; key += kBlock) {
     const int64_t keys = std::min(kBlock, values.count - key);
     const T* const rows = static_cast<const T*>(values.data) + key * values.stride;
+    for (int64_t i = 0; i < keys; ++i) FetchRow(rows + (keys + i) * values.stride, d);
     for (int64_t column = 0; column < d; column += columns) {
       for (int64_t query = 0; query < queries; query += 2) {
         const int64_t other = std::min(query + 1, queries - 1);
