@@ -23,6 +23,7 @@ absl::string_view WellFormed(absl::string_view text, std::string* storage);
 
 using CharacterKind = bool (*)(char32_t);
 bool IsWhitespace(char32_t c);     // property White_Space
+bool IsLetter(char32_t c);         // categories L*
 bool IsNumeric(char32_t c);        // categories N*
 bool IsPunctuation(char32_t c);    // categories P*, and ASCII's symbols
 bool IsMark(char32_t c);           // categories M*

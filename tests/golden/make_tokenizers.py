@@ -122,7 +122,26 @@ def make_sentencepiece(make):
     (folder / "cases.json").write_text("[" + ",\n".join(cases) + "]\n")
 
 
+def trained():
+    """Not cases but a corpus, and what Hugging Face's trainer makes of it."""
+    folder = HERE / "tokenizer_trained"
+    folder.mkdir(exist_ok=True)
+    lines = [" ".join(WORDS[i:i + 40]) for i in range(0, len(WORDS), 7)]
+    texts = lines * 2 + [text.decode(errors="replace") for text in strings(150, [], seed=11)]
+    texts = [text.replace("\0", "") for text in texts if text]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=900, min_frequency=2, special_tokens=["<|endoftext|>", "<|pad|>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.decoder = decoders.ByteLevel()
+    file = json.loads(tokenizer.to_str())
+    (folder / "tokenizer.json").write_text(json.dumps(file, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
 def main():
+    trained()
     for make in (sentencepiece_bpe, sentencepiece_unigram):
         make_sentencepiece(make)
     for make in (gpt2, llama3, metaspace, prepend, accents):
