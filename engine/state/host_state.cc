@@ -96,6 +96,7 @@ absl::Status HostState::Allocate(ThreadPool& pool) {
 }
 
 std::vector<absl::Span<std::byte>> HostState::Slabs(int index) {
+  MarkLowHalves(index);
   Unit& unit = units_[index];
   const size_t elements = static_cast<size_t>(count(index));
   std::vector<absl::Span<std::byte>> slabs;
@@ -158,12 +159,20 @@ void HostState::WriteMaster(int unit, int64_t offset, absl::Span<const float> va
     for (size_t i = 0; i < values.size(); ++i) high[i] = BFloat16::FromFloat(values[i]);
     return;
   }
-  int16_t* low = slabs.low_halves.as<int16_t>() + offset;
+  int16_t* low = low_halves(unit) + offset;
   for (size_t i = 0; i < values.size(); ++i) {
     const SplitMaster halves = Split(values[i]);
     high[i] = halves.high;
     low[i] = halves.low;
   }
+}
+
+BFloat16* HostState::BFloat16Weights(int unit, int64_t offset, int64_t count) {
+  Unit& slabs = units_[unit];
+  if (split() && std::atomic_ref<bool>(slabs.low_halves_written).load(std::memory_order_relaxed)) {
+    std::fill_n(slabs.low_halves.as<int16_t>() + offset, count, int16_t{0});
+  }
+  return slabs.weights.as<BFloat16>() + offset;
 }
 
 }  // namespace millrace

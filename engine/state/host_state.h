@@ -22,6 +22,7 @@
 #ifndef MILLRACE_ENGINE_STATE_HOST_STATE_H_
 #define MILLRACE_ENGINE_STATE_HOST_STATE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -88,7 +89,10 @@ class HostState {
 
   // Weights as the optimizer sees them, in weight_format(); low halves are nullptr unless split().
   void* weights(int unit) { return units_[unit].weights.data(); }
-  int16_t* low_halves(int unit) { return units_[unit].low_halves.as<int16_t>(); }
+  int16_t* low_halves(int unit) {
+    MarkLowHalves(unit);
+    return units_[unit].low_halves.as<int16_t>();
+  }
   const int16_t* low_halves(int unit) const { return units_[unit].low_halves.as<int16_t>(); }
   // The exponential averages of the gradient (SGD: its momentum) and of its square: nullptr where
   // the recipe has them quantized or the optimizer has none.
@@ -108,6 +112,9 @@ class HostState {
   // nearest where there is no fp32 master.
   void ReadMaster(int unit, int64_t offset, absl::Span<float> values) const;
   void WriteMaster(int unit, int64_t offset, absl::Span<const float> values);
+  // Where to write elements [offset, offset + count) as bf16, whose low halves become zero. Not for
+  // a whole fp32 master.
+  BFloat16* BFloat16Weights(int unit, int64_t offset, int64_t count);
 
   // No streamed weight of `unit` is infinite or NaN.
   bool WeightsFinite(int unit, ThreadPool& pool) const;
@@ -125,6 +132,8 @@ class HostState {
   struct Unit {
     int64_t first_element = 0;
     AlignedBuffer weights, low_halves;
+    // Until somebody may have written them, low halves are known to be zero, and need not be set.
+    bool low_halves_written = false;
     Moment first, second;
   };
 
@@ -136,6 +145,10 @@ class HostState {
         optimizer_(optimizer) {}
 
   absl::Status Allocate(ThreadPool& pool);
+  // From any thread.
+  void MarkLowHalves(int unit) {
+    std::atomic_ref<bool>(units_[unit].low_halves_written).store(true, std::memory_order_relaxed);
+  }
 
   std::vector<SlabLayout> layouts_;
   Recipe recipe_;
