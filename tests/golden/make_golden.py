@@ -126,10 +126,30 @@ def rename_as_saved(tensors, folder):
             tensors[prefix + new] = tensors.pop(prefix + old)
 
 
-def rounding(tensors, exact):
-    """The largest relative L2 distance of a tensor to that of a run in float64, and which it is."""
-    return max((((value - exact[key]).norm() / exact[key].norm()).item(), key)
-               for key, value in tensors.items())
+def rounding(run, exact):
+    """The largest relative distance, L2 for tensors, of a run to one in float64, and of what."""
+    tensors, steps = run
+    exact_tensors, exact_steps = exact
+    return max(
+        [(((value - exact_tensors[key]).norm() / exact_tensors[key].norm()).item(), key)
+         for key, value in tensors.items()] +
+        [(abs(step[key] / exact_step[key] - 1), key)
+         for step, exact_step in zip(steps, exact_steps) for key in step])
+
+
+def make_run(name, batches):
+    """A model, its training, and how exact float32 is for it. Random models on which it is not,
+    because they divide by norms of almost nothing, are passed over."""
+    golden = MODELS[name]
+    seed = sum(name.encode())
+    while True:
+        run = train(make_model(golden.config, seed), batches)
+        exact = train(in_float64(make_model(golden.config, seed)), batches)
+        error, worst = rounding(run, exact)
+        if error < 3e-5:
+            return make_model(golden.config, seed), run, error
+        print(f"{name}: {worst} is {error:.1g} from float64; another seed")
+        seed += 1
 
 
 @torch.no_grad()
@@ -168,8 +188,7 @@ def make(name, batches, root):
     golden = MODELS[name]
     folder = root / name
     folder.mkdir(exist_ok=True)
-    seed = sum(name.encode())
-    model = make_model(golden.config, seed)
+    model, (tensors, steps), error = make_run(name, batches[golden.batches])
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     legacy = legacy_config(json.loads((folder / "config.json").read_text()))
@@ -180,10 +199,6 @@ def make(name, batches, root):
     generation = generate(model, golden.prompt_length)
     (folder / "generation.json").write_text(json.dumps(generation) + "\n")
 
-    tensors, steps = train(model, batches[golden.batches])
-    exact, _ = train(in_float64(make_model(golden.config, seed)), batches[golden.batches])
-    error, worst = rounding(tensors, exact)
-    assert error < 3e-5, f"{name}: {worst} is {error:.1g} from float64"
     rename_as_saved(tensors, folder)
     save_file({key: value.contiguous() for key, value in tensors.items()},
               folder / "golden.safetensors")
