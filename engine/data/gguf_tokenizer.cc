@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/base/status_macros.h"
 #include "engine/data/byte_pieces.h"
 #include "engine/data/gguf_pre_tokenizers.h"
@@ -28,6 +29,21 @@ absl::Status Problem(absl::string_view key, absl::string_view problem) {
 
 Kind KindOf(const GgufTokenizer& gguf, size_t id) {
   return gguf.token_types.empty() ? Kind::kNormal : static_cast<Kind>(gguf.token_types[id]);
+}
+
+// Gemma's files have runs of spaces as they are, found before all else, where others have runs of
+// "▁", and scores that do not follow the order of merges, which is that of the tokens.
+GgufTokenizer Respelled(GgufTokenizer gguf) {
+  if (!absl::StartsWith(gguf.architecture, "gemma") || gguf.model != "llama") return gguf;
+  gguf.scores.clear();
+  for (size_t id = 0; id < gguf.tokens.size(); ++id) {
+    gguf.scores.push_back(-static_cast<float>(id));
+    std::string& token = gguf.tokens[id];
+    if (token.empty() || token.find_first_not_of(' ') != std::string::npos) continue;
+    token = absl::StrReplaceAll(token, {{" ", kMark}});
+    if (id < gguf.token_types.size()) gguf.token_types[id] = static_cast<int32_t>(Kind::kNormal);
+  }
+  return gguf;
 }
 
 absl::Status CheckArrays(const GgufTokenizer& gguf) {
@@ -186,7 +202,8 @@ json PostProcessorOf(const std::string& begin, int64_t id) {
 
 }  // namespace
 
-absl::StatusOr<TokenizerFiles> FilesOfGgufTokenizer(const GgufTokenizer& gguf) {
+absl::StatusOr<TokenizerFiles> FilesOfGgufTokenizer(const GgufTokenizer& original) {
+  const GgufTokenizer gguf = Respelled(original);
   if (gguf.model != "gpt2" && gguf.model != "llama") {
     return Problem("model",
                    gguf.model.empty()

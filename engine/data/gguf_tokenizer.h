@@ -19,6 +19,8 @@ namespace millrace {
 
 // Each member is the value of the key in its comment, below tokenizer.ggml.
 struct GgufTokenizer {
+  // general.architecture. The vocabularies of gemma, gemma2 and gemma3 are written otherwise.
+  std::string architecture;
   std::string model;                  // model: "gpt2" (byte-level BPE) or "llama" (SentencePiece's)
   std::string pre;                    // pre: how text is cut, of "gpt2" only
   std::vector<std::string> tokens;    // tokens, by id

@@ -145,6 +145,7 @@ GgufMetadata MetadataOf(const GgufTokenizer& gguf) {
 absl::StatusOr<GgufTokenizer> ReadGgufTokenizer(const GgufFile& file) {
   GgufTokenizer gguf;
   MetadataReader reader(file);
+  reader.Read("general.architecture", &gguf.architecture);
   reader.Read("tokenizer.ggml.model", &gguf.model);
   reader.Read("tokenizer.ggml.pre", &gguf.pre);
   reader.Read("tokenizer.ggml.tokens", &gguf.tokens);

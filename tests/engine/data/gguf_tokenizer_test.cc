@@ -124,6 +124,20 @@ TEST(GgufTokenizer, SpecialTokensAreFoundInText) {
   EXPECT_EQ(tokenizer->end_of_document(), 3);
 }
 
+TEST(GgufTokenizer, GemmasSpacesAreMergedLikeAnythingElse) {
+  GgufTokenizer gguf;
+  gguf.architecture = "gemma3";
+  gguf.model = "llama";
+  gguf.tokens = {"<unk>", "<eos>", "  ", "    ", "a", "▁", "▁a", "\n\n"};
+  gguf.token_types = {2, 3, 4, 4, 1, 1, 1, 4};
+  gguf.scores.assign(8, -1000);
+  gguf.end_id = 1;
+  gguf.add_space_prefix = false;
+  const auto tokenizer = Make(gguf);
+  EXPECT_THAT(Encode(*tokenizer, "a     a\n\n"), ElementsAre(4, 3, 6, 7));
+  EXPECT_EQ(tokenizer->Decode(Encode(*tokenizer, "a     a")), "a     a");
+}
+
 std::string RefusalToRead(const std::function<void(GgufTokenizer&)>& change) {
   GgufTokenizer gguf;
   gguf.model = "gpt2";
