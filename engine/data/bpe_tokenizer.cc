@@ -23,6 +23,14 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Create(BpeTokenizerPart
         "has no token \"", end_of_document,
         "\" to end documents with; name one of its tokens as eos_token in tokenizer_config.json"));
   }
+  const std::string& begin = tokenizer->parts_.begin_of_document;
+  if (!begin.empty()) {
+    tokenizer->begin_of_document_ = tokenizer->IdOf(begin);
+    if (*tokenizer->begin_of_document_ < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "post_processor: begins texts with \"", begin.substr(0, 100), "\", which is no token"));
+    }
+  }
   return std::unique_ptr<Tokenizer>(std::move(tokenizer));
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,18 +26,21 @@ struct BpeTokenizerParts {
   PreTokenizer pre_tokenizer;
   std::unique_ptr<const BpeModel> model;
   TokenDecoder decoder;
+  std::string begin_of_document;  // a token; empty for none
 };
 
 class BpeTokenizer : public Tokenizer {
  public:
   // INVALID_ARGUMENT where an added token has another id than the model gives it, or than it would
-  // get by being added behind the vocabulary, or where none is `end_of_document`.
+  // get by being added behind the vocabulary, or where none is `begin_of_document` or
+  // `end_of_document`.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Create(BpeTokenizerParts parts,
                                                            std::string name,
                                                            absl::string_view end_of_document);
 
   std::string name() const override { return name_; }
   int64_t vocab_size() const override { return static_cast<int64_t>(tokens_.size()); }
+  std::optional<int32_t> begin_of_document() const override { return begin_of_document_; }
   int32_t end_of_document() const override { return end_of_document_; }
 
   void Encode(absl::string_view text, std::vector<int32_t>* tokens) const override;
@@ -61,6 +65,7 @@ class BpeTokenizer : public Tokenizer {
                      std::vector<int32_t>* tokens) const;
 
   std::string name_;
+  std::optional<int32_t> begin_of_document_;
   int32_t end_of_document_ = -1;
   BpeTokenizerParts parts_;
   // What each id is decoded from; empty where an id is left out.

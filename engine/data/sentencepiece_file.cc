@@ -161,6 +161,8 @@ absl::Status ReadTrainerSpec(absl::string_view bytes, SentencePieceModel* model)
         return Read(field, &model->byte_fallback);
       case 44:
         return Read(field, &model->unknown_text);
+      case 46:
+        return Read(field, &model->begin_piece);
       case 47:
         return Read(field, &model->end_piece);
     }

@@ -34,8 +34,9 @@ struct SentencePieceModel {
   };
 
   Type type = Type::kUnigram;
-  std::vector<Piece> pieces;  // by id
-  int32_t unknown_id = -1;    // there is always one
+  std::vector<Piece> pieces;        // by id
+  int32_t unknown_id = -1;          // there is always one
+  std::string begin_piece = "<s>";  // of a text; empty for none
   std::string end_piece = "</s>";
   std::string unknown_text = " \xe2\x81\x87 ";  // what the unknown token is decoded to
   // Characters without a piece are the pieces of their bytes, all 256 of which are there.

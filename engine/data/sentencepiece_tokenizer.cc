@@ -1,5 +1,6 @@
 #include "engine/data/sentencepiece_tokenizer.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,10 +25,12 @@ constexpr absl::string_view kMark = "\xe2\x96\x81";  // ▁
 class SentencePieceTokenizer : public Tokenizer {
  public:
   SentencePieceTokenizer(SentencePieceModel model, SentencePieceNormalizer normalizer,
-                         std::string name, int32_t end_of_document)
+                         std::string name, std::optional<int32_t> begin_of_document,
+                         int32_t end_of_document)
       : model_(std::move(model)),
         normalizer_(std::move(normalizer)),
         name_(std::move(name)),
+        begin_of_document_(begin_of_document),
         end_of_document_(end_of_document) {
     if (model_.type == SentencePieceModel::Type::kBpe) {
       bpe_ = BpeModel::FromPieces(model_);
@@ -38,6 +41,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string name() const override { return name_; }
   int64_t vocab_size() const override { return static_cast<int64_t>(model_.pieces.size()); }
+  std::optional<int32_t> begin_of_document() const override { return begin_of_document_; }
   int32_t end_of_document() const override { return end_of_document_; }
 
   void Encode(absl::string_view text, std::vector<int32_t>* tokens) const override {
@@ -101,6 +105,7 @@ class SentencePieceTokenizer : public Tokenizer {
   SentencePieceModel model_;
   SentencePieceNormalizer normalizer_;
   std::string name_;
+  std::optional<int32_t> begin_of_document_;
   int32_t end_of_document_;
   std::unique_ptr<const BpeModel> bpe_;  // or unigram_
   std::unique_ptr<const UnigramModel> unigram_;
@@ -112,11 +117,15 @@ class SentencePieceTokenizer : public Tokenizer {
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
     SentencePieceModel model, std::string name, absl::string_view end_of_document) {
   const std::string end(end_of_document.empty() ? model.end_piece : end_of_document);
+  std::optional<int32_t> begin_id;
   int32_t end_id = -1;
   std::vector<std::pair<std::string, int32_t>> fixed;
   for (size_t i = 0; i < model.pieces.size(); ++i) {
     const SentencePieceModel::Piece& piece = model.pieces[i];
     if (piece.text == end) end_id = static_cast<int32_t>(i);
+    if (piece.text == model.begin_piece && piece.kind == Kind::kControl) {
+      begin_id = static_cast<int32_t>(i);
+    }
     if (piece.kind == Kind::kUserDefined) fixed.emplace_back(piece.text, static_cast<int32_t>(i));
   }
   if (end_id < 0) {
@@ -129,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
       SentencePieceNormalizer::Create(model, PrefixTree::Build(std::move(fixed))));
   model.character_map.clear();
   return std::unique_ptr<Tokenizer>(std::make_unique<SentencePieceTokenizer>(
-      std::move(model), std::move(normalizer), std::move(name), end_id));
+      std::move(model), std::move(normalizer), std::move(name), begin_id, end_id));
 }
 
 }  // namespace millrace

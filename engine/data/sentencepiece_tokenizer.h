@@ -13,8 +13,9 @@
 namespace millrace {
 
 // Tokens are those of `SentencePieceProcessor.encode(text)`: control symbols (<s>) are not found in
-// text, and none is put around it. Documents end with the piece `end_of_document`, or with the
-// file's own end where that is empty.
+// text, and none is put around it. Documents begin with the piece that the model begins texts with,
+// where it has one, and end with the piece `end_of_document`, or with the file's own end where that
+// is empty.
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(
     SentencePieceModel model, std::string name, absl::string_view end_of_document);
 

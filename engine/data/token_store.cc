@@ -95,10 +95,15 @@ absl::Status Build(const std::vector<DocumentFile>& files, const Tokenizer& toke
   std::vector<int32_t> tokens;
   std::vector<uint64_t> ends;
   int64_t documents = 0;
+  bool begins_document = true;
   while (true) {
     MILLRACE_ASSIGN_OR_RETURN(const bool more, reader.Next(&piece));
     if (!more) break;
     tokens.clear();
+    if (begins_document && tokenizer.begin_of_document()) {
+      tokens.push_back(*tokenizer.begin_of_document());
+    }
+    begins_document = piece.ends_document;
     tokenizer.Encode(piece.text, &tokens);
     if (piece.ends_document) tokens.push_back(tokenizer.end_of_document());
     MILLRACE_RETURN_IF_ERROR(writer.Append(tokens));

@@ -17,6 +17,14 @@ constexpr TokenizerKind kKinds[] = {
 
 }  // namespace
 
+std::vector<int32_t> EncodePrompt(const Tokenizer& tokenizer, absl::string_view text) {
+  std::vector<int32_t> tokens;
+  if (tokenizer.begin_of_document()) tokens.push_back(*tokenizer.begin_of_document());
+  tokenizer.Encode(text, &tokens);
+  if (tokens.empty()) tokens.push_back(tokenizer.end_of_document());
+  return tokens;
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(absl::string_view name) {
   if (name.empty()) name = kKinds[0].name;
   std::string known;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ class Tokenizer {
   virtual std::string name() const = 0;
   // Tokens are 0 to vocab_size() - 1.
   virtual int64_t vocab_size() const = 0;
+  // The token before the first one of each document, and of a prompt; nothing where texts begin
+  // with none. Encode does not give it.
+  virtual std::optional<int32_t> begin_of_document() const { return std::nullopt; }
   // The token after the last one of each document. Encode gives it only where a tokenizer file has
   // a special token for it and the text spells that out.
   virtual int32_t end_of_document() const = 0;
@@ -35,6 +39,10 @@ class Tokenizer {
   // cut inside a UTF-8 sequence where the tokens are.
   virtual std::string Decode(absl::Span<const int32_t> tokens) const = 0;
 };
+
+// The tokens of the beginning of a document, which a model is to go on from; where there would be
+// none, the end of the document before.
+std::vector<int32_t> EncodePrompt(const Tokenizer& tokenizer, absl::string_view text);
 
 // INVALID_ARGUMENT for a name that is not known, with those that are. An empty name is "byte".
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(absl::string_view name);

@@ -41,7 +41,26 @@ absl::StatusOr<json> ParseJson(absl::string_view text) {
   return value;
 }
 
-absl::Status CheckPostProcessor(const json& value, int depth) {
+// The tokens that a template puts before the text, one after the other.
+absl::Status ReadTemplate(const JsonFields& fields, const json& pieces, std::string* begin) {
+  if (!pieces.is_array()) return fields.Problem("a TemplateProcessing must have \"single\"");
+  for (const json& piece : pieces) {
+    const auto special = piece.find("SpecialToken");
+    if (!piece.is_object() || special == piece.end()) break;
+    if (!begin->empty()) {
+      return fields.Problem("more than one token before a text is not supported");
+    }
+    const auto id = special->is_object() ? special->find("id") : special->end();
+    if (id == special->end() || !id->is_string()) {
+      return fields.Problem("a SpecialToken must have an \"id\", a token");
+    }
+    *begin = id->get<std::string>();
+  }
+  return absl::OkStatus();
+}
+
+// Checks that all it does is put tokens around a text; `begin` becomes the one before it, if any.
+absl::Status ReadPostProcessor(const json& value, int depth, std::string* begin) {
   if (value.is_null()) return absl::OkStatus();
   JsonFields fields(value, "post_processor");
   const std::string type = fields.String("type");
@@ -51,13 +70,21 @@ absl::Status CheckPostProcessor(const json& value, int depth) {
     const json& parts = fields.Value("processors");
     if (!parts.is_array()) return fields.Problem("a Sequence must have \"processors\"");
     for (const json& part : parts) {
-      MILLRACE_RETURN_IF_ERROR(CheckPostProcessor(part, depth + 1));
+      MILLRACE_RETURN_IF_ERROR(ReadPostProcessor(part, depth + 1, begin));
     }
     return fields.Finish();
   }
   if (std::find(std::begin(kPostProcessors), std::end(kPostProcessors), type) ==
       std::end(kPostProcessors)) {
     return fields.Problem(absl::StrCat("type \"", type, "\" is not supported"));
+  }
+  if (type == "TemplateProcessing") return ReadTemplate(fields, fields.Value("single"), begin);
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
+    const json& first = fields.Value("cls");  // [token, id]
+    if (!first.is_array() || first.empty() || !first[0].is_string()) {
+      return fields.Problem(absl::StrCat("a ", type, " must have \"cls\", a token and its id"));
+    }
+    *begin = first[0].get<std::string>();
   }
   return absl::OkStatus();
 }
@@ -75,9 +102,8 @@ absl::StatusOr<json> ReadObject(const fs::path& folder, const char* name) {
   return object;
 }
 
-// What the tokenizer_config.json of `folder` names as the end of a text; empty where nothing does.
-absl::StatusOr<std::string> ConfiguredEnd(const fs::path& folder) {
-  MILLRACE_ASSIGN_OR_RETURN(const json config, ReadObject(folder, kConfigFile));
+// What the tokenizer_config.json `config` names as the end of a text; empty where nothing does.
+std::string ConfiguredEnd(const json& config) {
   json end = config.value("eos_token", json());
   if (end.is_object()) end = end.value("content", json());
   return end.is_string() ? end.get<std::string>() : std::string();
@@ -110,8 +136,10 @@ absl::Status CheckNothingAdded(const fs::path& folder, int64_t vocab_size) {
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ParseModelFile(absl::string_view content,
                                                           const fs::path& folder, std::string name,
+                                                          bool begins_texts,
                                                           absl::string_view end_of_document) {
   MILLRACE_ASSIGN_OR_RETURN(SentencePieceModel model, ParseSentencePieceModel(content));
+  if (!begins_texts) model.begin_piece.clear();
   MILLRACE_RETURN_IF_ERROR(CheckNothingAdded(folder, static_cast<int64_t>(model.pieces.size())));
   return MakeSentencePieceTokenizer(std::move(model), std::move(name), end_of_document);
 }
@@ -163,7 +191,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(absl::string_view text
   MILLRACE_ASSIGN_OR_RETURN(parts.added_tokens, ParseAddedTokens(added_tokens));
   MILLRACE_ASSIGN_OR_RETURN(parts.normalizer, Normalizer::Parse(normalizer));
   MILLRACE_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Parse(pre_tokenizer));
-  MILLRACE_RETURN_IF_ERROR(CheckPostProcessor(post_processor, 0));
+  MILLRACE_RETURN_IF_ERROR(ReadPostProcessor(post_processor, 0, &parts.begin_of_document));
   MILLRACE_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::Parse(decoder));
   MILLRACE_ASSIGN_OR_RETURN(parts.model, BpeModel::Parse(model, parts.pre_tokenizer.byte_level()));
   std::string end(end_of_document);
@@ -191,15 +219,17 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& path
         file.string(), ": has ", bytes, " bytes; at most ", kMostFileBytes, " are read"));
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::string content, ReadFile(file.string()));
+  MILLRACE_ASSIGN_OR_RETURN(const json config, ReadObject(file.parent_path(), kConfigFile));
   std::string end(end_of_document);
-  if (end.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(end, ConfiguredEnd(file.parent_path()));
-  }
+  if (end.empty()) end = ConfiguredEnd(config);
   const bool is_json = file.extension() == ".json" || LooksLikeJson(content);
   std::string name = NameOf(is_json ? kJsonFile : kModelFile, content, end);
+  // A tokenizer.json says itself how texts begin.
+  const bool begins_texts = is_json || config.value("add_bos_token", json()) != json(false);
+  if (!begins_texts) absl::StrAppend(&name, " without begin");
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =
       is_json ? ParseTokenizer(content, std::move(name), end)
-              : ParseModelFile(content, file.parent_path(), std::move(name), end);
+              : ParseModelFile(content, file.parent_path(), std::move(name), begins_texts, end);
   if (!tokenizer.ok()) {
     return absl::Status(tokenizer.status().code(),
                         absl::StrCat(file.string(), ": ", tokenizer.status().message()));

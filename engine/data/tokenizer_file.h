@@ -5,9 +5,10 @@
 //
 // Tokens are those of `Tokenizer.encode(text, add_special_tokens=False)` of the `tokenizers`
 // library: added tokens inside text are found; what the post-processor would put around it is not
-// added, nor are truncation and padding applied. Ill-formed UTF-8 is tokenized as if U+FFFD stood
-// for each maximal ill-formed part, as bytes.decode(errors="replace") would have it. Characters
-// newer than a library's Unicode tables can be classed otherwise by the other's.
+// added (begin_of_document() is what it puts before a text), nor are truncation and padding
+// applied. Ill-formed UTF-8 is tokenized as if U+FFFD stood for each maximal ill-formed part, as
+// bytes.decode(errors="replace") would have it. Characters newer than a library's Unicode tables
+// can be classed otherwise by the other's.
 //
 // Of a tokenizer.model they are those of SentencePiece (sentencepiece_tokenizer.h).
 //

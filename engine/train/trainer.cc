@@ -201,8 +201,7 @@ absl::Status Trainer::Evaluate() {
 absl::Status Trainer::DrawSamples() {
   const TrainSpec& spec = run_.spec;
   for (size_t i = 0; i < spec.prompts.size(); ++i) {
-    std::vector<int32_t> prompt;
-    run_.tokenizer->Encode(spec.prompts[i], &prompt);
+    const std::vector<int32_t> prompt = EncodePrompt(*run_.tokenizer, spec.prompts[i]);
     const CounterRandom random(
         static_cast<uint64_t>(spec.seed),
         kSampleStreams | (static_cast<uint64_t>(i) << 40) | static_cast<uint64_t>(run_.at.step));

@@ -122,6 +122,7 @@ TEST(SentencePieceFile, IsFoundInAFolderWithTheEndThatTheConfigurationNames) {
   WriteText(folder + "/tokenizer.model", ReadFile(kBpe).value());
   const auto tokenizer = LoadTokenizer(folder);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
+  EXPECT_EQ((*tokenizer)->begin_of_document(), 1);
   EXPECT_EQ((*tokenizer)->end_of_document(), 2);
   EXPECT_THAT((*tokenizer)->name(), HasSubstr("tokenizer.model sha256:"));
   EXPECT_EQ((*tokenizer)->Decode(Encode(**tokenizer, "the \xc3\xbc <sep>")), "the \xc3\xbc <sep>");
@@ -131,6 +132,12 @@ TEST(SentencePieceFile, IsFoundInAFolderWithTheEndThatTheConfigurationNames) {
   ASSERT_TRUE(other.ok()) << other.status();
   EXPECT_EQ((*other)->end_of_document(), 1);
   EXPECT_NE((*other)->name(), (*tokenizer)->name());
+
+  WriteText(folder + "/tokenizer_config.json", R"({"add_bos_token": false})");
+  const auto bare = LoadTokenizer(folder);
+  ASSERT_TRUE(bare.ok()) << bare.status();
+  EXPECT_EQ((*bare)->begin_of_document(), std::nullopt);
+  EXPECT_NE((*bare)->name(), (*tokenizer)->name());
 
   WriteText(folder + "/tokenizer_config.json", R"({"eos_token": "<end>"})");
   EXPECT_THAT(std::string(LoadTokenizer(folder).status().message()),

@@ -73,6 +73,21 @@ TEST_F(TokenStoreTest, HoldsEveryDocumentWithItsEnd) {
   EXPECT_THAT(part, ElementsAre(256, 'y'));
 }
 
+// Bytes, and a token that begins documents.
+class BeginningTokenizer : public WideTokenizer {
+ public:
+  std::string name() const override { return "beginning"; }
+  std::optional<int32_t> begin_of_document() const override { return 7; }
+};
+
+TEST_F(TokenStoreTest, DocumentsBeginWithTheTokenizersBegin) {
+  WriteText(dataset_ + "/b.jsonl", "{\"text\":\"x\"}\n{\"text\":\"yz\"}\n");
+  const absl::StatusOr<TokenStore> store = Prepare(BeginningTokenizer());
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_THAT(Tokens(*store),
+              ElementsAre(7, 70000 + 'x', 70256, 7, 70000 + 'y', 70000 + 'z', 70256));
+}
+
 TEST_F(TokenStoreTest, LargeVocabulariesTakeFourBytesAToken) {
   WriteText(dataset_ + "/a.txt", "hi");
   const absl::StatusOr<TokenStore> store = Prepare(WideTokenizer());

@@ -125,6 +125,29 @@ TEST(TokenizerFile, TheConfigurationNamesTheEndOfDocuments) {
               HasSubstr("has no token \"x\" to end documents with"));
 }
 
+TEST(TokenizerFile, ThePostProcessorNamesTheBeginOfDocuments) {
+  json file = Small();
+  const auto begin = [&](const json& processor) {
+    file["post_processor"] = processor;
+    return ParseTokenizer(file.dump(), "small", "c").value()->begin_of_document();
+  };
+  EXPECT_EQ(begin(nullptr), std::nullopt);
+  EXPECT_EQ(begin({{"type", "ByteLevel"}}), std::nullopt);
+  const json special = {{"SpecialToken", {{"id", "b"}, {"type_id", 0}}}};
+  const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  const json first = {{"type", "TemplateProcessing"}, {"single", {special, text}}};
+  EXPECT_EQ(begin(first), 1);
+  EXPECT_EQ(begin({{"type", "TemplateProcessing"}, {"single", {text, special}}}), std::nullopt);
+  EXPECT_EQ(begin({{"type", "Sequence"}, {"processors", {{{"type", "ByteLevel"}}, first}}}), 1);
+  const auto tokenizer = ParseTokenizer(file.dump(), "small", "c");
+  EXPECT_THAT(EncodePrompt(**tokenizer, "a"), testing::ElementsAre(1, 0));
+  EXPECT_EQ(Refusal([&](json& other) {
+              other["post_processor"] = {{"type", "TemplateProcessing"},
+                                         {"single", {special, special, text}}};
+            }),
+            "post_processor: more than one token before a text is not supported");
+}
+
 TEST(TokenizerFile, RefusesByNameWhatItDoesNotHandle) {
   EXPECT_EQ(Refusal([](json& file) { file["surprise"] = 1; }),
             "tokenizer.json: field \"surprise\" is not supported");
