@@ -2,7 +2,10 @@
 #ifndef MILLRACE_ENGINE_MODEL_GGUF_CONFIG_H_
 #define MILLRACE_ENGINE_MODEL_GGUF_CONFIG_H_
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "engine/model/gguf_file.h"
 #include "nlohmann/json.hpp"
 
@@ -15,6 +18,12 @@ namespace millrace {
 // INVALID_ARGUMENT names the file and the key that is missing or of the wrong type, and any key of
 // the architecture that is not known: it might change the mathematics.
 absl::StatusOr<nlohmann::json> GgufConfig(const GgufFile& file);
+
+// `query_pre_attn_scalar` of a gemma2 or gemma3 file, which does not say it: heads' width, but in
+// the largest model of each generation, known by the number of blocks, what their width would be if
+// they divided the residual stream.
+int64_t GemmaQueryScalar(absl::string_view architecture, int64_t layers, int64_t hidden,
+                         int64_t heads, int64_t head_dim);
 
 }  // namespace millrace
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/gguf_metadata.h"
 #include "engine/model/gguf_names.h"
 #include "engine/model/gguf_tensors.h"
 
@@ -36,24 +37,27 @@ uint32_t FileTypeOf(GgmlType type) {
 // `unit`.
 struct Item {
   int64_t unit, offset, rows, columns;
-  int64_t head_width;  // rows of a head whose rows are interleaved in the file; 0: none are
+  GgufChange change;
   GgufTensor tensor;
 };
 
-absl::StatusOr<std::vector<Item>> ListItems(const ModelSpec& spec,
+bool IsInterleaved(GgufChange change) {
+  return change == GgufChange::kInterleavedQuery || change == GgufChange::kInterleavedKey;
+}
+
+absl::StatusOr<std::vector<Item>> ListItems(absl::string_view architecture,
                                             const std::vector<SlabLayout>& layouts, GgmlType type) {
   std::vector<Item> items;
   for (const SlabLayout& slab : layouts) {
     for (const TensorLayout& layout : slab.tensors) {
       for (const TensorPart& part : layout.parts) {
-        const std::optional<GgufName> name = GgufNameOf(spec.model_type, part.name);
+        const std::optional<GgufName> name = GgufNameOf(architecture, part.name);
         if (!name) {
           return absl::UnimplementedError(
               absl::StrCat("tensor \"", part.name, "\" has no place in a GGUF file"));
         }
         Item item{slab.index, layout.offset + part.first_row * layout.columns, part.rows,
-                  layout.columns, 0};
-        if (name->change != GgufChange::kNone) item.head_width = spec.head_dim;
+                  layout.columns, name->change, {}};
         item.tensor.name = name->name;
         item.tensor.shape = {part.rows};
         item.tensor.type = &InfoOf(GgmlType::kF32);
@@ -71,35 +75,21 @@ absl::StatusOr<std::vector<Item>> ListItems(const ModelSpec& spec,
   return items;
 }
 
-GgufMetadata MetadataOf(const ModelSpec& spec, const GgufExportOptions& options) {
-  const auto whole = [](int64_t value) { return GgufValue::Uint32(static_cast<uint32_t>(value)); };
-  const auto real = [](double value) { return GgufValue::Float32(static_cast<float>(value)); };
+GgufMetadata MetadataOf(const GgufModel& model, const GgufExportOptions& options) {
   GgufMetadata metadata = {
-      {"general.architecture", GgufValue::String("llama")},
       {"general.type", GgufValue::String("model")},
       {"general.name", GgufValue::String(options.name)},
       {"general.file_type", GgufValue::Uint32(FileTypeOf(options.type))},
       {"general.quantization_version", GgufValue::Uint32(2)},
-      {"llama.vocab_size", whole(spec.vocab_size)},
-      {"llama.context_length", whole(spec.max_positions)},
-      {"llama.embedding_length", whole(spec.hidden_size)},
-      {"llama.block_count", whole(spec.num_layers)},
-      {"llama.feed_forward_length", whole(spec.intermediate_size)},
-      {"llama.attention.head_count", whole(spec.num_heads)},
-      {"llama.attention.head_count_kv", whole(spec.num_kv_heads)},
-      {"llama.attention.key_length", whole(spec.head_dim)},
-      {"llama.attention.value_length", whole(spec.head_dim)},
-      {"llama.attention.layer_norm_rms_epsilon", real(spec.norm_epsilon)},
-      {"llama.rope.dimension_count", whole(spec.head_dim)},
-      {"llama.rope.freq_base", real(spec.rotary.theta)},
   };
+  metadata.insert(metadata.begin(), model.metadata.begin(), model.metadata.end());
   metadata.insert(metadata.end(), options.metadata.begin(), options.metadata.end());
   return metadata;
 }
 
 // Gives elements of one tensor to the file, a chunk of whole heads at a time.
-absl::Status WriteItem(const Item& item, SlabSource source, GgufWriter& file) {
-  const int64_t group = std::max<int64_t>(item.head_width, 1);
+absl::Status WriteItem(const Item& item, int64_t head_dim, SlabSource source, GgufWriter& file) {
+  const int64_t group = IsInterleaved(item.change) ? head_dim : 1;
   const int64_t step = std::max<int64_t>(kChunkElements / (group * item.columns), 1) * group;
   std::vector<float> values, interleaved;
   for (int64_t row = 0; row < item.rows; row += step) {
@@ -107,13 +97,16 @@ absl::Status WriteItem(const Item& item, SlabSource source, GgufWriter& file) {
     values.resize(rows * item.columns);
     MILLRACE_RETURN_IF_ERROR(
         source(item.unit, item.offset + row * item.columns, absl::MakeSpan(values)));
-    if (item.head_width > 0) {
+    if (IsInterleaved(item.change)) {
       interleaved.resize(values.size());
       for (int64_t i = 0; i < rows; ++i) {
-        std::copy_n(values.begin() + DirectoryRow(i, item.head_width) * item.columns, item.columns,
+        std::copy_n(values.begin() + DirectoryRow(i, head_dim) * item.columns, item.columns,
                     interleaved.begin() + i * item.columns);
       }
       values.swap(interleaved);
+    }
+    if (item.change == GgufChange::kPlusOne) {
+      for (float& value : values) value += 1.0f;
     }
     MILLRACE_RETURN_IF_ERROR(file.Append(values));
   }
@@ -125,16 +118,23 @@ absl::Status WriteItem(const Item& item, SlabSource source, GgufWriter& file) {
 absl::StatusOr<WrittenFile> WriteGguf(const ModelSpec& spec, const std::vector<SlabLayout>& layouts,
                                       SlabSource source, const std::string& path,
                                       const GgufExportOptions& options) {
-  if (spec.model_type != "llama") {
-    return absl::UnimplementedError(
-        absl::StrCat("a ", spec.model_type, " model cannot be written as GGUF; a llama can"));
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Item> items, ListItems(spec, layouts, options.type));
+  MILLRACE_ASSIGN_OR_RETURN(const GgufModel model, DescribeForGguf(spec));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Item> items,
+                            ListItems(model.architecture, layouts, options.type));
   std::vector<GgufTensor> tensors;
+  for (const GgufConstant& constant : model.constants) {
+    tensors.push_back(
+        {constant.name, &InfoOf(GgmlType::kF32), {static_cast<int64_t>(constant.values.size())}});
+  }
   for (const Item& item : items) tensors.push_back(item.tensor);
   MILLRACE_ASSIGN_OR_RETURN(
-      GgufWriter file, GgufWriter::Create(path, MetadataOf(spec, options), std::move(tensors)));
-  for (const Item& item : items) MILLRACE_RETURN_IF_ERROR(WriteItem(item, source, file));
+      GgufWriter file, GgufWriter::Create(path, MetadataOf(model, options), std::move(tensors)));
+  for (const GgufConstant& constant : model.constants) {
+    MILLRACE_RETURN_IF_ERROR(file.Append(constant.values));
+  }
+  for (const Item& item : items) {
+    MILLRACE_RETURN_IF_ERROR(WriteItem(item, spec.head_dim, source, file));
+  }
   MILLRACE_RETURN_IF_ERROR(file.Finish());
   return WrittenFile{std::filesystem::path(path).filename().string(), file.size_bytes(),
                      file.sha256()};

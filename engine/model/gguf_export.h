@@ -24,7 +24,13 @@ struct GgufExportOptions {
   GgufMetadata metadata;
 };
 
-// Writes `path`. UNIMPLEMENTED for a family other than llama. The file is synced, not renamed.
+// Writes `path`, of a model of the families llama, mistral, qwen2, qwen3, gemma2, gemma3_text, phi3
+// or gpt2. UNIMPLEMENTED for others, and names what of a model has no place in such a file
+// (gguf_metadata.h). The file is synced, not renamed.
+//
+// Read back, F32 and BF16 tensors are bit-identical but for the norms of Gemma: files have them
+// plus one, rounded to f32. llama.cpp knows no windows of Mistral or Phi 3: it computes the same
+// for texts that are no longer.
 absl::StatusOr<WrittenFile> WriteGguf(const ModelSpec& spec, const std::vector<SlabLayout>& layouts,
                                       SlabSource source, const std::string& path,
                                       const GgufExportOptions& options);

@@ -63,6 +63,9 @@ const std::vector<Architecture>& Architectures() {
          ends(kPlusOne) + gemma_norms + mlp + attention(kNone, kNone) + head_norms(kPlusOne)},
         {"phi3", ends(kNone) + norms +
                      std::vector<Module>{{"blk.{}.attn_qkv", "model.layers.{}.self_attn.qkv_proj"},
+                                         {"blk.{}.attn_q", "model.layers.{}.self_attn.q_proj"},
+                                         {"blk.{}.attn_k", "model.layers.{}.self_attn.k_proj"},
+                                         {"blk.{}.attn_v", "model.layers.{}.self_attn.v_proj"},
                                          {"blk.{}.attn_output", "model.layers.{}.self_attn.o_proj"},
                                          {"blk.{}.ffn_up", "model.layers.{}.mlp.gate_up_proj"},
                                          {"blk.{}.ffn_down", "model.layers.{}.mlp.down_proj"}}},

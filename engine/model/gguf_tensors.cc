@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/base/status_macros.h"
 
 namespace millrace {
@@ -47,6 +48,62 @@ absl::Status ReadInterleaved(const GgufFile& file, const GgufTensor& tensor, int
         file.Read(tensor, InterleavedRow(row, width) * columns + column, out.first(taken)));
     out.remove_prefix(taken);
     first += taken;
+  }
+  return absl::OkStatus();
+}
+
+// Elements [first, first + out.size()) of tensors that follow each other.
+absl::Status ReadJoined(const std::vector<StoredTensor>& parts, int64_t first,
+                        absl::Span<float> out) {
+  for (const StoredTensor& part : parts) {
+    int64_t count = 1;
+    for (int64_t extent : part.shape) count *= extent;
+    if (first < count) {
+      const int64_t taken = std::min<int64_t>(count - first, static_cast<int64_t>(out.size()));
+      MILLRACE_RETURN_IF_ERROR(part.read(first, out.first(taken)));
+      out.remove_prefix(taken);
+      first += taken;
+    }
+    first -= count;
+    if (out.empty()) return absl::OkStatus();
+  }
+  return absl::OutOfRangeError("more elements than a joined tensor has");
+}
+
+// Puts q, k and v of each block together where a family has them in one tensor, but the file apart.
+absl::Status JoinProjections(const GgufFile& file, std::vector<StoredTensor>& stored) {
+  constexpr absl::string_view kQuery = "q_proj.weight";
+  const auto take = [&](const std::string& name) -> std::optional<StoredTensor> {
+    const auto found = std::find_if(stored.begin(), stored.end(),
+                                    [&](const StoredTensor& item) { return item.name == name; });
+    if (found == stored.end()) return std::nullopt;
+    StoredTensor item = std::move(*found);
+    stored.erase(found);
+    return item;
+  };
+  std::vector<std::string> prefixes;
+  for (const StoredTensor& item : stored) {
+    absl::string_view name = item.name;
+    if (absl::ConsumeSuffix(&name, kQuery)) prefixes.emplace_back(name);
+  }
+  for (const std::string& prefix : prefixes) {
+    std::vector<StoredTensor> parts;
+    for (const char* module : {"q_proj.weight", "k_proj.weight", "v_proj.weight"}) {
+      std::optional<StoredTensor> part = take(prefix + module);
+      if (!part) return TensorError(file, prefix + module, "is missing");
+      if (part->shape.size() != 2 || (!parts.empty() && part->shape[1] != parts[0].shape[1])) {
+        return TensorError(file, part->name_in_file, "does not fit the others of its block");
+      }
+      parts.push_back(*std::move(part));
+    }
+    StoredTensor whole = parts[0];
+    whole.name = prefix + "qkv_proj.weight";
+    whole.shape[0] += parts[1].shape[0] + parts[2].shape[0];
+    whole.read_bf16 = nullptr;
+    whole.read = [parts = std::move(parts)](int64_t first, absl::Span<float> out) {
+      return ReadJoined(parts, first, out);
+    };
+    stored.push_back(std::move(whole));
   }
   return absl::OkStatus();
 }
@@ -99,6 +156,7 @@ absl::StatusOr<std::vector<StoredTensor>> GgufTensors(std::shared_ptr<const Gguf
     }
     stored.push_back(std::move(item));
   }
+  if (architecture == "phi3") MILLRACE_RETURN_IF_ERROR(JoinProjections(*file, stored));
   return stored;
 }
 

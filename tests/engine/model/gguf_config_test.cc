@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/model/families.h"
 #include "engine/model/gguf_names.h"
 #include "engine/model/gguf_writer.h"
 #include "gmock/gmock.h"
@@ -18,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A file with this metadata, an embedding of 11 tokens and the F32 vectors `vectors`.
@@ -45,6 +47,11 @@ struct Model {
     const auto file = GgufFile::Open(path);
     EXPECT_TRUE(file.ok()) << file.status();
     return GgufConfig(**file);
+  }
+  absl::StatusOr<ModelSpec> Spec() const {
+    const absl::StatusOr<json> config = Config();
+    if (!config.ok()) return config.status();
+    return ParseModelConfig(*config, std::nullopt);
   }
   std::string Error() const {
     const absl::StatusOr<json> config = Config();
@@ -151,9 +158,38 @@ TEST(GgufConfig, GemmaHasItsCapsWindowsAndScales) {
             {{"rope_theta", 1e6},
              {"rope_local_base_freq", 10000.0},
              {"sliding_window_pattern", 6},
-             {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}},
-             {"attn_logit_softcapping", nullptr},
-             {"final_logit_softcapping", nullptr}});
+             {"rope_scaling", {{"rope_type", "linear"}, {"factor", 8.0}}}});
+}
+
+TEST(GgufConfig, EveryArchitectureIsAModel) {
+  for (const char* architecture : {"llama", "qwen2", "qwen3", "gemma2", "gemma3", "phi3"}) {
+    SCOPED_TRACE(architecture);
+    const absl::StatusOr<ModelSpec> spec = ModelOf(architecture).Spec();
+    ASSERT_TRUE(spec.ok()) << spec.status();
+    EXPECT_EQ(spec->head_dim, 4);
+    EXPECT_EQ(spec->attention_scale, 0.5);
+    EXPECT_EQ(spec->window > 0, spec->model_type == "gemma2");
+  }
+}
+
+TEST(GgufConfig, WindowsAreThoseOfTheFamily) {
+  const auto windowed = [](const Model& model) {
+    const absl::StatusOr<ModelSpec> spec = model.Spec();
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    return spec->windowed;
+  };
+  const Model gemma3 =
+      ModelOf("gemma3").With("block_count", Whole(7)).With("attention.sliding_window", Whole(5));
+  EXPECT_THAT(windowed(gemma3), ElementsAre(true, true, true, true, true, false, true));
+  EXPECT_THAT(windowed(gemma3.With("attention.sliding_window_pattern", Whole(2))),
+              ElementsAre(true, false, true, false, true, false, true));
+  EXPECT_THAT(windowed(gemma3.Without("attention.sliding_window")), ElementsAre());
+  EXPECT_THAT(windowed(ModelOf("phi3").With("attention.sliding_window", Whole(0))), ElementsAre());
+  EXPECT_THAT(windowed(ModelOf("phi3").With("attention.sliding_window", Whole(5))),
+              ElementsAre(true, true, true));
+  const Model mistral = ModelOf("llama").With("attention.sliding_window", Whole(5));
+  EXPECT_EQ(mistral.Spec()->model_type, "mistral");
+  EXPECT_THAT(windowed(mistral), ElementsAre(true, true, true));
 }
 
 TEST(GgufConfig, RotaryScalingIsThatOfTheDirectory) {
@@ -175,8 +211,7 @@ TEST(GgufConfig, RotaryScalingIsThatOfTheDirectory) {
   const float factor = static_cast<float>(std::sqrt(1 + std::log(4.0) / std::log(16.0)));
   ExpectHas(phi3.With("rope.scaling.attn_factor", Real(factor)).Config(),
             {{"rope_scaling", longrope}});
-  EXPECT_THAT(phi3.With("rope.scaling.attn_factor", Real(2.0f)).Error(),
-              HasSubstr("phi3.rope.scaling.attn_factor"));
+  EXPECT_EQ(phi3.With("rope.scaling.attn_factor", Real(2.0f)).Spec()->rotary.attention_factor, 2.0);
   ExpectHas(ModelOf("phi3").With("rope.dimension_count", Whole(2)).Config(),
             {{"partial_rotary_factor", 0.5}});
 }
@@ -200,8 +235,15 @@ TEST(GgufConfig, FactorsOfLlama3AreRecognized) {
                {"low_freq_factor", 1.0},
                {"high_freq_factor", 4.0},
                {"original_max_position_embeddings", 8192}}}});
+  EXPECT_EQ(llama.With("rope_freqs.weight", factors).Spec()->rotary.scaling,
+            RotaryScaling::kLlama3);
   factors[3] = 1.5f;
-  EXPECT_THAT(llama.With("rope_freqs.weight", factors).Error(), HasSubstr("rope_freqs.weight"));
+  const absl::StatusOr<ModelSpec> other = llama.With("rope_freqs.weight", factors).Spec();
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(other->rotary.scaling, RotaryScaling::kLongRope);
+  EXPECT_EQ(other->rotary.short_factors[3], 1.5);
+  EXPECT_EQ(other->rotary.short_factors, other->rotary.long_factors);
+  EXPECT_EQ(other->rotary.attention_factor, 1.0);
   factors.pop_back();
   EXPECT_THAT(llama.With("rope_freqs.weight", factors).Error(), HasSubstr("31 elements"));
 }
@@ -224,6 +266,8 @@ TEST(GgufConfig, WhatIsMissingOrUnknownIsNamed) {
   EXPECT_TRUE(llama.With("expert_count", Whole(0)).Config().ok());
   EXPECT_THAT(llama.With("rope.scaling.type", GgufValue::String("su")).Error(),
               HasSubstr("llama.rope.scaling.type"));
+  EXPECT_THAT(llama.With("rope.scaling.attn_factor", Real(1.5f)).Error(),
+              HasSubstr("llama.rope.scaling.attn_factor is not supported"));
   EXPECT_THAT(llama.With("split.count", Whole(2)).Error(), HasSubstr("split.count"));
 }
 
