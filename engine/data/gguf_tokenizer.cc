@@ -22,6 +22,8 @@ using nlohmann::json;
 using Kind = SentencePieceModel::Kind;
 
 constexpr char kMark[] = "\xe2\x96\x81";  // ▁
+// All ways to cut a piece in two are looked at.
+constexpr size_t kMostPieceBytes = 1024;
 
 absl::Status Problem(absl::string_view key, absl::string_view problem) {
   return absl::InvalidArgumentError(absl::StrCat("tokenizer.ggml.", key, ": ", problem));
@@ -157,6 +159,9 @@ absl::Status AddPieces(const GgufTokenizer& gguf, json* file) {
     bytes += kind == Kind::kByte && ByteOfPiece(gguf.tokens[id]) >= 0;
     if (kind == Kind::kUnknown) model["unk_token"] = gguf.tokens[id];
     if (kind == Kind::kNormal && !gguf.tokens[id].empty()) {
+      if (gguf.tokens[id].size() > kMostPieceBytes) {
+        return Problem("tokens", absl::StrCat(id, " has more than ", kMostPieceBytes, " bytes"));
+      }
       pieces.push_back({gguf.tokens[id], gguf.scores[id], static_cast<int32_t>(id)});
     }
   }
