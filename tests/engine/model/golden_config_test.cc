@@ -177,14 +177,7 @@ TEST_P(GoldenConfigTest, IsReadBackAsWritten) {
   EXPECT_TRUE(*spec == *again) << written;
 }
 
-// All but the one with an activation that is refused.
-std::vector<std::string> ConfigNames() {
-  std::vector<std::string> names = GoldenNames();
-  std::erase(names, "gpt2_quick_gelu");
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, GoldenConfigTest, testing::ValuesIn(ConfigNames()),
+INSTANTIATE_TEST_SUITE_P(Models, GoldenConfigTest, testing::ValuesIn(GoldenNames()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "engine/model/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/golden/golden_names.h"
 
 namespace millrace {
 namespace {
@@ -208,8 +209,8 @@ TEST(ModelDirectory, LargeModelsAreDividedIntoFilesWithAnIndex) {
 
 TEST(ModelDirectory, ReadsAndWritesTheDirectoriesOfTransformersUnchanged) {
   const std::string root = EmptyFolder();
-  for (const std::string name : {"llama_gqa", "llama_tied", "llama_bias", "gpt2"}) {
-    const std::string golden = "tests/golden/" + name;
+  for (const std::string& name : GoldenNames()) {
+    const std::string golden = kGoldenRoot + name;
     const absl::StatusOr<ModelSpec> spec = ReadModelDirectoryConfig(golden);
     ASSERT_TRUE(spec.ok()) << spec.status();
     Model model(*spec);
