@@ -281,11 +281,13 @@ absl::StatusOr<ModelSpec> ParseModelConfig(const json& config,
 json WriteModelConfig(const ModelSpec& spec, const WriteConfigOptions& options) {
   const FamilyKeys* family = FindFamily(spec.model_type);
   if (!family) family = &FamilyTable().front();
+  // Token ids are written even where there are none: a class's own may be outside the vocabulary.
   json config = {{"architectures", {family->architecture}},
                  {"model_type", family->model_type},
                  {"torch_dtype", options.torch_dtype},
                  {"bos_token_id", nullptr},
                  {"eos_token_id", nullptr},
+                 {"pad_token_id", nullptr},
                  {"use_cache", true}};
   if (options.end_of_document) {
     config["bos_token_id"] = *options.end_of_document;
