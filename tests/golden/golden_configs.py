@@ -39,7 +39,8 @@ def layers(pattern):
 def gpt2(**changes):
     return transformers.GPT2Config(**(dict(
         vocab_size=VOCAB, n_embd=12, n_layer=2, n_head=3, n_inner=20, n_positions=48,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **NO_SPECIAL_TOKENS) | changes))
+        layer_norm_epsilon=1e-3, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+        **NO_SPECIAL_TOKENS) | changes))
 
 
 def gpt_neox(**changes):
@@ -122,7 +123,7 @@ YARN = dict(factor=4.0, original_max_position_embeddings=24)
 YARN_BETAS = YARN | dict(beta_fast=6.0, beta_slow=0.5)
 
 MODELS = {
-    "gpt2": Model(gpt2(n_inner=None), [dict(activation_function="gelu")]),
+    "gpt2": Model(gpt2(n_inner=None, layer_norm_epsilon=1e-5), [dict(activation_function="gelu")]),
     "gpt2_layer_scaling": Model(
         gpt2(n_layer=3, activation_function="gelu", tie_word_embeddings=False,
              scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True),

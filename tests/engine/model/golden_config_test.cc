@@ -5,9 +5,11 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "engine/base/file.h"
 #include "engine/model/families.h"
 #include "nlohmann/json.hpp"
@@ -154,6 +156,62 @@ TEST_P(ConfigFieldsTest, WhatIsLeftOutIsWhatTheClassHas) {
 
 INSTANTIATE_TEST_SUITE_P(Families, ConfigFieldsTest, testing::ValuesIn(FamilyNames()),
                          [](const auto& info) { return info.param; });
+
+// What no model here computes: a key of the config, or of its rotary embedding, and a value.
+struct Refusal {
+  const char* model;
+  const char* key;
+  json value;
+};
+
+TEST(GoldenConfigs, WhatIsNotComputedIsRefusedByName) {
+  const std::vector<Refusal> refusals = {
+      {"gpt2", "activation_function", "quick_gelu"},
+      {"gpt2", "activation_function", "mish"},
+      {"gpt2", "add_cross_attention", true},
+      {"gpt_neox", "hidden_act", "relu2"},
+      {"gpt_neox", "head_dim", 4},
+      {"gpt_neox", "rope_parameters.partial_rotary_factor", 0.4},  // 3 of 8 dimensions
+      {"llama_gqa", "hidden_act", "tanh"},
+      {"llama_gqa", "layer_types", {"full_attention", "sliding_attention"}},
+      {"llama_gqa", "sliding_window", 8},
+      {"llama_gqa", "partial_rotary_factor", 0.5},
+      {"llama_gqa", "per_layer_config", {{"1", {{"intermediate_size", 12}}}}},
+      {"llama_gqa", "rope_parameters.rope_type", "proportional"},
+      {"llama_gqa", "rope_parameters.rope_type", "mrope"},
+      {"llama_gqa", "rope_parameters.mrope_section", {1, 1, 1}},
+      {"llama_gqa", "quantization_config", {{"bits", 4}}},
+      {"llama_llama3", "rope_parameters.factor", "4"},
+      {"llama_yarn", "rope_parameters.typo", 1.0},
+      {"mistral", "layer_types", {"full_attention", "sliding_attention"}},
+      {"qwen2_window", "layer_types", {"full_attention", "chunked_attention", "full_attention"}},
+      {"qwen2_window", "layer_types", {"full_attention", "full_attention"}},
+      {"gemma2", "use_bidirectional_attention", true},
+      {"gemma2", "hidden_activation", "quick_gelu"},
+      {"gemma3_text", "use_bidirectional_attention", true},
+      {"gemma3_text", "attn_logit_softcapping", 30.0},  // transformers never applies it
+      {"gemma3_text_yarn", "rope_parameters.full_attention.truncate", false},  // nor this one
+      {"phi3", "rope_parameters.partial_rotary_factor", 0.8},                  // 3 of 4 dimensions
+      {"phi3_longrope_long", "rope_parameters.long_factor", {1.0, 2.0}},
+      {"olmo2", "clip_qkv", 8.0},
+  };
+  for (const Refusal& refusal : refusals) {
+    json config = ReadJson(absl::StrCat(refusal.model, "/config.json"));
+    json* owner = &config;
+    std::vector<std::string> path = absl::StrSplit(refusal.key, '.');
+    for (size_t i = 0; i + 1 < path.size(); ++i) owner = &(*owner)[path[i]];
+    (*owner)[path.back()] = refusal.value;
+    const absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, std::nullopt);
+    const std::string what =
+        absl::StrCat(refusal.model, " with ", refusal.key, " ", refusal.value.dump());
+    if (spec.ok()) {
+      ADD_FAILURE() << what << " is taken";
+      continue;
+    }
+    EXPECT_TRUE(absl::StrContains(spec.status().message(), path.back()))
+        << what << ": " << spec.status();
+  }
+}
 
 class GoldenConfigTest : public testing::TestWithParam<std::string> {};
 
