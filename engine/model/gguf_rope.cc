@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
+#include "engine/model/rope_config.h"
 
 namespace millrace {
 namespace {
@@ -50,8 +51,7 @@ class Reader {
                               keys_.Whole("rope.dimension_count"));
     width_ = turned.value_or(head_dim);
     if (width_ != head_dim) {
-      config_["partial_rotary_factor"] =
-          static_cast<double>(width_) / static_cast<double>(head_dim);
+      config_["partial_rotary_factor"] = PartialRotaryFactor(width_, head_dim);
     }
     MILLRACE_ASSIGN_OR_RETURN(context_, keys_.Whole("rope.scaling.original_context_length"));
     MILLRACE_ASSIGN_OR_RETURN(attention_factor_, keys_.Real("rope.scaling.attn_factor"));

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "engine/model/rope_parameters.h"
 
 namespace millrace {
 namespace {
@@ -15,50 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kLeastTheta = 1.0, kMostTheta = 1e12;
-constexpr double kMostFactor = 1e6;
-constexpr int64_t kMostPositions = 1 << 24;
 constexpr int64_t kPhi3OriginalPositions = 4096;  // of the class in transformers
-constexpr char kOriginal[] = "original_max_position_embeddings";
-
-struct ScalingRow {
-  RotaryScaling scaling;
-  absl::string_view name;  // in `rope_type`
-  std::vector<absl::string_view> keys;
-  absl::string_view type_key;  // that most versions of transformers read
-};
-
-const std::vector<ScalingRow>& ScalingRows() {
-  static const auto* rows = new std::vector<ScalingRow>{
-      {RotaryScaling::kNone, "default", {}, "rope_type"},
-      {RotaryScaling::kLinear, "linear", {"factor"}, "type"},
-      {RotaryScaling::kDynamic, "dynamic", {"factor"}, "type"},
-      {RotaryScaling::kYarn,
-       "yarn",
-       {"factor", kOriginal, "attention_factor", "beta_fast", "beta_slow", "mscale",
-        "mscale_all_dim", "truncate"},
-       "rope_type"},
-      {RotaryScaling::kLlama3,
-       "llama3",
-       {"factor", kOriginal, "low_freq_factor", "high_freq_factor"},
-       "rope_type"},
-      {RotaryScaling::kLongRope,
-       "longrope",
-       {"short_factor", "long_factor", "factor", kOriginal, "attention_factor"},
-       "type"},
-  };
-  return *rows;
-}
-
-const ScalingRow& RowOf(RotaryScaling scaling) {
-  for (const ScalingRow& row : ScalingRows()) {
-    if (row.scaling == scaling) return row;
-  }
-  return ScalingRows().front();
-}
-
-bool IsIn(const std::vector<absl::string_view>& keys, absl::string_view key) {
-  return std::find(keys.begin(), keys.end(), key) != keys.end();
-}
 
 // Peng et al. 2023, section 3.4: what yarn multiplies cosines and sines by.
 double YarnAttentionFactor(double factor, double mscale = 1.0) {
@@ -70,100 +26,17 @@ double LongRopeAttentionFactor(double factor, double original_positions) {
   return factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original_positions));
 }
 
-// Gathers the parameters of one rotary embedding from all places where a config may have them.
-class Parameters {
- public:
-  Parameters(const RopeKeys& keys, ConfigReader& reader) : keys_(keys), reader_(reader) {}
-
-  void Add(std::string key, json value, const std::string& field) {
-    if (value.is_null()) return;
-    if (key == "type") key = "rope_type";
-    if (key == "rope_type" && keys_.as_phi3 && (value == "su" || value == "yarn")) {
-      value = "longrope";
-    }
-    const auto [found, is_new] = parameters_.emplace(key, std::pair(value, field));
-    if (is_new || found->second.first == value) return;
-    reader_.Complain(field, absl::StrCat(Show(value), " differs from ", found->second.second, " (",
-                                         Show(found->second.first), "); give one of them"));
-  }
-  void AddKey(absl::string_view key, absl::string_view name_in_config) {
-    if (const json* value = reader_.Find(name_in_config)) {
-      Add(std::string(key), *value, std::string(name_in_config));
-    }
-  }
-  void AddObject(const json* object, const std::string& field) {
-    if (object == nullptr || object->is_null()) return;
-    if (!object->is_object()) {
-      reader_.Complain(field, absl::StrCat(Show(*object), " is not an object"));
-      return;
-    }
-    for (const auto& [key, value] : object->items()) {
-      Add(key, value, absl::StrCat(field, ".", key));
-    }
-  }
-
-  const json* Find(const std::string& key) const {
-    const auto found = parameters_.find(key);
-    return found == parameters_.end() ? nullptr : &found->second.first;
-  }
-  // Where the parameter is, or would be.
-  std::string FieldOf(const std::string& key) const {
-    const auto found = parameters_.find(key);
-    if (found != parameters_.end()) return found->second.second;
-    const auto type = parameters_.find("rope_type");
-    if (type == parameters_.end()) return key;
-    const std::string& field = type->second.second;
-    return absl::StrCat(field.substr(0, field.rfind('.') + 1), key);
-  }
-  double RealOr(const std::string& key, double fallback, double least, double most) {
-    const json* value = Find(key);
-    return value ? reader_.Real(*value, FieldOf(key), least, most) : fallback;
-  }
-  double Factor() {
-    if (Find("factor") == nullptr) {
-      reader_.Complain(FieldOf("factor"), "is missing; give the factor of the scaling");
-    }
-    return RealOr("factor", 1.0, 1.0, kMostFactor);
-  }
-
-  const ScalingRow& Scaling() {
-    const json* type = Find("rope_type");
-    std::vector<absl::string_view> names = {"default"};
-    for (RotaryScaling scaling : keys_.scalings) names.push_back(RowOf(scaling).name);
-    for (const ScalingRow& row : ScalingRows()) {
-      if (type == nullptr || (*type == std::string(row.name) && IsIn(names, row.name))) return row;
-    }
-    reader_.Complain(
-        FieldOf("rope_type"),
-        absl::StrCat(Show(*type), " is not supported; choose one of ", absl::StrJoin(names, ", ")));
-    return ScalingRows().front();
-  }
-
-  // Of keys that this kind of scaling does not have.
-  void CheckKeys(const ScalingRow& row) {
-    for (const auto& [key, parameter] : parameters_) {
-      const bool is_common =
-          key == "rope_type" || key == "rope_theta" || key == "partial_rotary_factor";
-      if (is_common || IsIn(row.keys, key)) continue;
-      reader_.Complain(parameter.second, absl::StrCat("is not a parameter of rotary embedding \"",
-                                                      row.name, "\"; remove it"));
-    }
-  }
-
- private:
-  const RopeKeys& keys_;
-  ConfigReader& reader_;
-  std::map<std::string, std::pair<json, std::string>> parameters_;
-};
-
 // Reads one rotary embedding.
 class RopeReader {
  public:
   // `max_positions`: max_position_embeddings.
   RopeReader(const RopeKeys& keys, ConfigReader& reader, int64_t max_positions)
-      : keys_(keys), reader_(reader), parameters_(keys, reader), max_positions_(max_positions) {}
+      : keys_(keys),
+        reader_(reader),
+        parameters_(keys.scalings, keys.as_phi3, reader),
+        max_positions_(max_positions) {}
 
-  Parameters& parameters() { return parameters_; }
+  RopeParameters& parameters() { return parameters_; }
 
   double Partial() {
     const double part = parameters_.RealOr("partial_rotary_factor", keys_.partial, 0.0, 1.0);
@@ -177,7 +50,7 @@ class RopeReader {
   }
 
   RotaryEmbedding Read(int64_t width, double theta) {
-    const ScalingRow& row = parameters_.Scaling();
+    const RopeScalingRow& row = parameters_.Scaling();
     if (!reader_.has_problems()) parameters_.CheckKeys(row);
     rotary_.theta = parameters_.RealOr("rope_theta", theta, kLeastTheta, kMostTheta);
     rotary_.scaling = row.scaling;
@@ -210,19 +83,21 @@ class RopeReader {
 
  private:
   int64_t OriginalPositions(int64_t least) {
-    const json* value = parameters_.Find(kOriginal);
+    const json* value = parameters_.Find(kRopeOriginal);
     if (keys_.as_phi3) {
-      const json* above = reader_.Find(kOriginal);
-      const int64_t original =
-          above ? reader_.Whole(*above, kOriginal, least, kMostPositions) : kPhi3OriginalPositions;
+      const json* above = reader_.Find(kRopeOriginal);
+      const int64_t original = above
+                                   ? reader_.Whole(*above, kRopeOriginal, least, kMostRopePositions)
+                                   : kPhi3OriginalPositions;
       if (value && *value != original) {
-        reader_.Complain(parameters_.FieldOf(kOriginal),
-                         absl::StrCat(Show(*value), " differs from ", kOriginal, " (", original,
+        reader_.Complain(parameters_.FieldOf(kRopeOriginal),
+                         absl::StrCat(Show(*value), " differs from ", kRopeOriginal, " (", original,
                                       "), which goes before it; set that one"));
       }
       return original;
     }
-    return value ? reader_.Whole(*value, parameters_.FieldOf(kOriginal), least, kMostPositions)
+    return value ? reader_.Whole(*value, parameters_.FieldOf(kRopeOriginal), least,
+                                 kMostRopePositions)
                  : max_positions_;
   }
 
@@ -233,13 +108,14 @@ class RopeReader {
 
   // Zero is as good as none.
   double RealAboveZeroOr(const std::string& key, double fallback) {
-    const double value = parameters_.RealOr(key, fallback, 0.0, kMostFactor);
+    const double value = parameters_.RealOr(key, fallback, 0.0, kMostRopeFactor);
     return value == 0.0 ? fallback : value;
   }
 
   void ReadYarn() {
     rotary_.original_positions = OriginalPositions(1);
-    rotary_.factor = parameters_.RealOr("factor", std::max(ImpliedFactor(), 1.0), 1.0, kMostFactor);
+    rotary_.factor =
+        parameters_.RealOr("factor", std::max(ImpliedFactor(), 1.0), 1.0, kMostRopeFactor);
     rotary_.beta_fast = RealAboveZeroOr("beta_fast", rotary_.beta_fast);
     rotary_.beta_slow = RealAboveZeroOr("beta_slow", rotary_.beta_slow);
     if (const json* truncate = parameters_.Find("truncate")) {
@@ -253,13 +129,14 @@ class RopeReader {
         rotary_.truncate = truncate->get<bool>();
       }
     }
-    const double mscale = parameters_.RealOr("mscale", 0.0, 0.0, kMostFactor);
-    const double mscale_all = parameters_.RealOr("mscale_all_dim", 0.0, 0.0, kMostFactor);
+    const double mscale = parameters_.RealOr("mscale", 0.0, 0.0, kMostRopeFactor);
+    const double mscale_all = parameters_.RealOr("mscale_all_dim", 0.0, 0.0, kMostRopeFactor);
     const double implied = mscale > 0 && mscale_all > 0
                                ? YarnAttentionFactor(rotary_.factor, mscale) /
                                      YarnAttentionFactor(rotary_.factor, mscale_all)
                                : YarnAttentionFactor(rotary_.factor);
-    rotary_.attention_factor = parameters_.RealOr("attention_factor", implied, 0.0, kMostFactor);
+    rotary_.attention_factor =
+        parameters_.RealOr("attention_factor", implied, 0.0, kMostRopeFactor);
     if (rotary_.theta <= 1.0) {
       reader_.Complain(parameters_.FieldOf("rope_theta"), "is 1, with which yarn has no meaning");
     }
@@ -272,8 +149,10 @@ class RopeReader {
       if (parameters_.Find(key) == nullptr)
         reader_.Complain(parameters_.FieldOf(key), "is missing");
     }
-    rotary_.low_frequency_factor = parameters_.RealOr("low_freq_factor", 1.0, 1e-6, kMostFactor);
-    rotary_.high_frequency_factor = parameters_.RealOr("high_freq_factor", 4.0, 1e-6, kMostFactor);
+    rotary_.low_frequency_factor =
+        parameters_.RealOr("low_freq_factor", 1.0, 1e-6, kMostRopeFactor);
+    rotary_.high_frequency_factor =
+        parameters_.RealOr("high_freq_factor", 4.0, 1e-6, kMostRopeFactor);
     if (rotary_.high_frequency_factor <= rotary_.low_frequency_factor) {
       reader_.Complain(
           parameters_.FieldOf("high_freq_factor"),
@@ -293,7 +172,7 @@ class RopeReader {
     }
     std::vector<double> factors;
     for (const json& factor : *value) {
-      factors.push_back(reader_.Real(factor, field, 1e-6, kMostFactor));
+      factors.push_back(reader_.Real(factor, field, 1e-6, kMostRopeFactor));
     }
     return factors;
   }
@@ -302,16 +181,16 @@ class RopeReader {
     rotary_.original_positions = OriginalPositions(2);
     rotary_.short_factors = Factors("short_factor", width);
     rotary_.long_factors = Factors("long_factor", width);
-    const double factor = parameters_.RealOr("factor", ImpliedFactor(), 1e-6, kMostFactor);
+    const double factor = parameters_.RealOr("factor", ImpliedFactor(), 1e-6, kMostRopeFactor);
     rotary_.attention_factor = parameters_.RealOr(
         "attention_factor",
         LongRopeAttentionFactor(factor, static_cast<double>(rotary_.original_positions)), 0.0,
-        kMostFactor);
+        kMostRopeFactor);
   }
 
   const RopeKeys& keys_;
   ConfigReader& reader_;
-  Parameters parameters_;
+  RopeParameters parameters_;
   int64_t max_positions_;
   RotaryEmbedding rotary_;
 };
@@ -341,7 +220,7 @@ void CheckLayerTypes(ConfigReader& reader) {
 
 // The parameters in rope_scaling; null for none.
 json Scaling(const RotaryEmbedding& rotary, int64_t max_positions, absl::string_view type_key) {
-  const ScalingRow& row = RowOf(rotary.scaling);
+  const RopeScalingRow& row = RopeScalingRowOf(rotary.scaling);
   json scaling = {{std::string(type_key), std::string(row.name)}};
   double implied = 1.0;
   switch (rotary.scaling) {
@@ -353,7 +232,7 @@ json Scaling(const RotaryEmbedding& rotary, int64_t max_positions, absl::string_
       break;
     case RotaryScaling::kYarn:
       scaling["factor"] = rotary.factor;
-      scaling[kOriginal] = rotary.original_positions;
+      scaling[kRopeOriginal] = rotary.original_positions;
       scaling["beta_fast"] = rotary.beta_fast;
       scaling["beta_slow"] = rotary.beta_slow;
       if (!rotary.truncate) scaling["truncate"] = false;
@@ -361,14 +240,14 @@ json Scaling(const RotaryEmbedding& rotary, int64_t max_positions, absl::string_
       break;
     case RotaryScaling::kLlama3:
       scaling["factor"] = rotary.factor;
-      scaling[kOriginal] = rotary.original_positions;
+      scaling[kRopeOriginal] = rotary.original_positions;
       scaling["low_freq_factor"] = rotary.low_frequency_factor;
       scaling["high_freq_factor"] = rotary.high_frequency_factor;
       break;
     case RotaryScaling::kLongRope:
       scaling["short_factor"] = rotary.short_factors;
       scaling["long_factor"] = rotary.long_factors;
-      scaling[kOriginal] = rotary.original_positions;
+      scaling[kRopeOriginal] = rotary.original_positions;
       implied = LongRopeAttentionFactor(
           static_cast<double>(max_positions) / static_cast<double>(rotary.original_positions),
           static_cast<double>(rotary.original_positions));
@@ -380,17 +259,23 @@ json Scaling(const RotaryEmbedding& rotary, int64_t max_positions, absl::string_
 
 }  // namespace
 
+double PartialRotaryFactor(int64_t width, int64_t head_dim) {
+  const double heads = static_cast<double>(head_dim);
+  const double part = static_cast<double>(width) / heads;
+  return static_cast<int64_t>(heads * part) == width ? part : std::nextafter(part, 1.0);
+}
+
 std::vector<absl::string_view> RopeKeyNames(const RopeKeys& keys) {
   std::vector<absl::string_view> names = {keys.theta_key, keys.partial_key, "rope_scaling",
                                           "rope_parameters"};
-  if (keys.as_phi3) names.push_back(kOriginal);
+  if (keys.as_phi3) names.push_back(kRopeOriginal);
   if (keys.by_layer_type) names.push_back("rope_local_base_freq");
   return names;
 }
 
 void ReadRope(const RopeKeys& keys, ConfigReader& reader, ModelSpec& spec) {
   RopeReader rope(keys, reader, spec.max_positions);
-  Parameters& parameters = rope.parameters();
+  RopeParameters& parameters = rope.parameters();
   parameters.AddKey("rope_theta", keys.theta_key);
   parameters.AddKey("partial_rotary_factor", keys.partial_key);
   parameters.AddObject(reader.Find("rope_scaling"), "rope_scaling");
@@ -422,8 +307,8 @@ void ReadRope(const RopeKeys& keys, ConfigReader& reader, ModelSpec& spec) {
   const double longest = spec.rotary.factor * static_cast<double>(spec.rotary.original_positions);
   if (spec.rotary.scaling == RotaryScaling::kDynamic ||
       spec.rotary.scaling == RotaryScaling::kYarn) {
-    spec.max_positions = std::max(spec.max_positions,
-                                  static_cast<int64_t>(std::min<double>(longest, kMostPositions)));
+    spec.max_positions = std::max(
+        spec.max_positions, static_cast<int64_t>(std::min<double>(longest, kMostRopePositions)));
   }
 }
 
@@ -447,15 +332,15 @@ void WriteRope(const RopeKeys& keys, const ModelSpec& spec, json& config) {
   }
   config[std::string(keys.theta_key)] = rotary.theta;
   if (keys.may_be_partial) {
-    config[std::string(keys.partial_key)] =
-        static_cast<double>(spec.rotary_width) / static_cast<double>(spec.head_dim);
+    config[std::string(keys.partial_key)] = PartialRotaryFactor(spec.rotary_width, spec.head_dim);
   }
   // By layer type, transformers 5 hears of "rope_type" alone.
-  json scaling = Scaling(rotary, spec.max_positions,
-                         keys.by_layer_type ? "rope_type" : RowOf(rotary.scaling).type_key);
+  json scaling =
+      Scaling(rotary, spec.max_positions,
+              keys.by_layer_type ? "rope_type" : RopeScalingRowOf(rotary.scaling).type_key);
   if (keys.as_phi3 && rotary.scaling == RotaryScaling::kLongRope) {
-    config[kOriginal] = rotary.original_positions;
-    scaling.erase(kOriginal);  // as the class in transformers once insisted on
+    config[kRopeOriginal] = rotary.original_positions;
+    scaling.erase(kRopeOriginal);  // as the class in transformers once insisted on
   }
   config["rope_scaling"] = std::move(scaling);
 }

@@ -3,6 +3,7 @@
 #ifndef MILLRACE_ENGINE_MODEL_ROPE_CONFIG_H_
 #define MILLRACE_ENGINE_MODEL_ROPE_CONFIG_H_
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -32,6 +33,10 @@ struct RopeKeys {
   // `rope_parameters.sliding_attention`.
   bool by_layer_type = false;
 };
+
+// The partial_rotary_factor of which transformers makes `width` again: its product with head_dim,
+// cut to a whole number.
+double PartialRotaryFactor(int64_t width, int64_t head_dim);
 
 // Keys of the config that `keys` read.
 std::vector<absl::string_view> RopeKeyNames(const RopeKeys& keys);

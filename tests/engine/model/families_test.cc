@@ -390,6 +390,16 @@ TEST(WriteModelConfig, IsReadBackToTheSameSpec) {
   }
 }
 
+TEST(WriteModelConfig, PartsOfHeadsThatAreNoWholeFractionsAreReadBack) {
+  // 30 / 44, times 44, is less than 30 in double precision.
+  const json config = json::parse(R"({"model_type": "phi3", "hidden_size": 88,
+      "num_attention_heads": 2, "num_hidden_layers": 1, "partial_rotary_factor": 0.69})");
+  const absl::StatusOr<ModelSpec> spec = ParseModelConfig(config, 257);
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->rotary_width, 30);
+  EXPECT_EQ(*ParseModelConfig(WriteModelConfig(*spec), std::nullopt), *spec);
+}
+
 TEST(WriteModelConfig, SaysWhatTransformersNeeds) {
   const absl::StatusOr<ModelSpec> spec = ParseModelConfig(TinyGpt2(), 257);
   ASSERT_TRUE(spec.ok());
