@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
@@ -130,24 +131,45 @@ bool OnlyMarksSpaces(const json& file, bool* prefix) {
   return true;
 }
 
-// The scores with which SentencePiece makes the merges of a list: those of what they make.
+// Whether `text` is one character again and again.
+bool IsRun(absl::string_view text) {
+  size_t first = 0;
+  NextCharacter(text, &first);
+  return text.substr(first) == text.substr(0, text.size() - first);
+}
+
+// The scores with which SentencePiece makes the merges of a list: each is that of what it makes.
+// Merges that make two things by turns have none, but those of runs of spaces: their pieces have
+// equal scores where SentencePiece made them.
 absl::Status ReadScores(const json& merges, GgufTokenizer* gguf) {
   absl::flat_hash_map<std::string, size_t> ids;
   for (size_t id = 0; id < gguf->tokens.size(); ++id) ids[gguf->tokens[id]] = id;
-  absl::flat_hash_map<std::string, int> ways;
-  std::string last;
-  float score = 0;
-  for (const json& merge : merges) {
-    const auto [left, right] = PartsOf(merge);
-    const std::string made = left + right;
-    const auto id = ids.find(made);
+  struct Made {
+    size_t id, first, last;  // places in the list
+    int ways;
+  };
+  absl::flat_hash_map<size_t, size_t> place;  // in `made` by id
+  std::vector<Made> made;                     // by `first`
+  for (size_t i = 0; i < merges.size(); ++i) {
+    const auto [left, right] = PartsOf(merges[i]);
+    const auto id = ids.find(left + right);
     if (id == ids.end()) return absl::InvalidArgumentError("merges make what is no token");
-    const bool again = ++ways[made] > 1;
-    if (again && made != last) {
-      return Refuse(absl::StrCat("merges of which some make \"", made, "\" earlier than others"));
+    const auto [at, added] = place.try_emplace(id->second, made.size());
+    if (added) made.push_back({id->second, i, i, 0});
+    made[at->second].last = i;
+    ++made[at->second].ways;
+  }
+  float score = 0;
+  size_t last = 0;
+  for (size_t i = 0; i < made.size(); ++i) {
+    const bool by_turns = i > 0 && made[i].first < last;
+    if (!by_turns) --score;
+    last = std::max(last, made[i].last);
+    gguf->scores[made[i].id] = score;
+    const std::string& token = gguf->tokens[made[i].id];
+    if (by_turns && !(IsRun(token) && IsRun(gguf->tokens[made[i - 1].id]))) {
+      return Refuse(absl::StrCat("merges of which some make \"", token, "\" earlier than others"));
     }
-    if (!again) gguf->scores[id->second] = score--;
-    last = made;
   }
   for (const auto& [token, id] : ids) {
     if (gguf->token_types[id] != static_cast<int32_t>(Kind::kNormal)) continue;
@@ -156,7 +178,8 @@ absl::Status ReadScores(const json& merges, GgufTokenizer* gguf) {
     for (NextCharacter(token, &at); at < token.size(); NextCharacter(token, &at)) {
       all += ids.contains(token.substr(0, at)) && ids.contains(token.substr(at));
     }
-    if (all != ways[token]) {
+    const auto ways = place.find(id);
+    if (all != (ways == place.end() ? 0 : made[ways->second].ways)) {
       return Refuse(absl::StrCat("merges that leave out a way to make \"", token, "\""));
     }
   }
