@@ -28,19 +28,25 @@ class ScheduleRunner final : public StepRunner {
         pool_(*pool),
         executor_(model_, plan_, device, ops, pool, state, cancelled) {}
 
-  absl::Status Prepare(size_t budget) {
+  absl::Status Prepare(size_t budget, bool train) {
     MILLRACE_RETURN_IF_ERROR(CheckPlan(model_, plan_));
+    train_ = train;
+    std::vector<const Schedule*> schedules;
     for (bool pending : {false, true}) {
+      if (!train) break;
       steps_[pending] = BuildStepSchedule(model_, plan_, pending);
       MILLRACE_RETURN_IF_ERROR(Verify(steps_[pending], budget));
+      schedules.push_back(&steps_[pending]);
     }
     forward_ = BuildForwardSchedule(model_, plan_);
     MILLRACE_RETURN_IF_ERROR(Verify(forward_, budget));
-    return executor_.Prepare({&steps_[0], &steps_[1], &forward_});
+    schedules.push_back(&forward_);
+    return executor_.Prepare(schedules);
   }
 
   absl::StatusOr<StepResult> TrainStep(absl::Span<const TokenBatch> micro_batches,
                                        const OptimizerStep& step) override {
+    if (!train_) return absl::FailedPreconditionError("a runner for evaluation makes no steps");
     MILLRACE_RETURN_IF_ERROR(CheckBatches(micro_batches));
     StepResult result;
     for (const TokenBatch& batch : micro_batches) {
@@ -146,6 +152,7 @@ class ScheduleRunner final : public StepRunner {
   HostState& state_;
   ThreadPool& pool_;
   Executor executor_;
+  bool train_ = true;
   Schedule steps_[2], forward_;  // steps_[1] begins with the updates of the step before
   PendingUpdate pending_;
   TraceRecorder recorder_;
@@ -180,7 +187,16 @@ absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::Create(ScheduledModel mo
                                                                const std::atomic<bool>* cancelled) {
   auto runner = std::make_unique<ScheduleRunner>(std::move(model), std::move(plan), device, ops,
                                                  pool, state, cancelled);
-  MILLRACE_RETURN_IF_ERROR(runner->Prepare(device->memory_bytes()));
+  MILLRACE_RETURN_IF_ERROR(runner->Prepare(device->memory_bytes(), /*train=*/true));
+  return runner;
+}
+
+absl::StatusOr<std::unique_ptr<StepRunner>> StepRunner::CreateForEvaluation(
+    ScheduledModel model, Plan plan, Device* device, Ops* ops, ThreadPool* pool, HostState* state,
+    const std::atomic<bool>* cancelled) {
+  auto runner = std::make_unique<ScheduleRunner>(std::move(model), std::move(plan), device, ops,
+                                                 pool, state, cancelled);
+  MILLRACE_RETURN_IF_ERROR(runner->Prepare(device->memory_bytes(), /*train=*/false));
   return runner;
 }
 

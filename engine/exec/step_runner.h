@@ -71,6 +71,11 @@ class StepRunner {
                                                             Device* device, Ops* ops,
                                                             ThreadPool* pool, HostState* state,
                                                             const std::atomic<bool>* cancelled);
+  // The same for a state that is used and not trained: losses and logits alone, in the memory of
+  // BuildForwardSchedule. TrainStep is FAILED_PRECONDITION.
+  static absl::StatusOr<std::unique_ptr<StepRunner>> CreateForEvaluation(
+      ScheduledModel model, Plan plan, Device* device, Ops* ops, ThreadPool* pool, HostState* state,
+      const std::atomic<bool>* cancelled);
   virtual ~StepRunner() = default;
 
   // One optimizer step over plan.shape.micro_batches micro-batches of exactly

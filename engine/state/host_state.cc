@@ -68,6 +68,17 @@ absl::StatusOr<std::unique_ptr<HostState>> HostState::Create(std::vector<SlabLay
   return state;
 }
 
+absl::StatusOr<std::unique_ptr<HostState>> HostState::CreateWeights(std::vector<SlabLayout> layouts,
+                                                                    DType compute_dtype,
+                                                                    ThreadPool& pool) {
+  const Recipe recipe = compute_dtype == DType::kBF16 ? Recipe::kTiny : Recipe::kFp32;
+  std::unique_ptr<HostState> state(
+      new HostState(std::move(layouts), recipe, compute_dtype, OptimizerKind::kSgd));
+  state->weights_only_ = true;
+  MILLRACE_RETURN_IF_ERROR(state->Allocate(pool));
+  return state;
+}
+
 absl::Status HostState::Allocate(ThreadPool& pool) {
   const auto allocate = [&](AlignedBuffer& buffer, size_t bytes,
                             absl::string_view purpose) -> absl::Status {
@@ -87,6 +98,7 @@ absl::Status HostState::Allocate(ThreadPool& pool) {
     first_element += layout.count;
     MILLRACE_RETURN_IF_ERROR(allocate(unit.weights, count * SizeOf(compute_dtype_), "weights"));
     if (split()) MILLRACE_RETURN_IF_ERROR(allocate(unit.low_halves, count * 2, "weights"));
+    if (weights_only_) continue;
     MILLRACE_RETURN_IF_ERROR(allocate_moment(unit.first, count));
     if (HasSecondMoment(optimizer_)) {
       MILLRACE_RETURN_IF_ERROR(allocate_moment(unit.second, count));

@@ -14,6 +14,8 @@
 //   lean        bf16     bf16 high halves + int16 low halves      high halves  4      8-bit
 //   lean        f32      f32                                      the master   4      8-bit
 //   tiny        bf16     bf16, stochastically rounded             the weights  2      8-bit
+//   weights     bf16     bf16                                     the weights  2      none
+//   weights     f32      f32                                      the weights  4      none
 //
 // A moment takes 4 bytes a parameter in f32, 1 1/128 in 8 bits (quantized_moment.h); AdamW has two,
 // the other optimizers one.
@@ -66,6 +68,12 @@ class HostState {
   static absl::StatusOr<std::unique_ptr<HostState>> Create(
       std::vector<SlabLayout> layouts, Recipe recipe, DType compute_dtype, ThreadPool& pool,
       OptimizerKind optimizer = OptimizerKind::kAdamW);
+
+  // The same of weights alone, to be used and not trained: bf16 or f32, whatever they were trained
+  // with. No optimizer may be run on it.
+  static absl::StatusOr<std::unique_ptr<HostState>> CreateWeights(std::vector<SlabLayout> layouts,
+                                                                  DType compute_dtype,
+                                                                  ThreadPool& pool);
 
   int num_units() const { return static_cast<int>(layouts_.size()); }
   const std::vector<SlabLayout>& layouts() const { return layouts_; }
@@ -120,7 +128,9 @@ class HostState {
   bool WeightsFinite(int unit, ThreadPool& pool) const;
 
   std::vector<MemoryPool> memory() const {
-    return HostStateMemory(layouts_, recipe_, compute_dtype_, optimizer_);
+    std::vector<MemoryPool> pools = HostStateMemory(layouts_, recipe_, compute_dtype_, optimizer_);
+    if (weights_only_) pools.resize(1);
+    return pools;
   }
 
  private:
@@ -154,6 +164,7 @@ class HostState {
   Recipe recipe_;
   DType compute_dtype_;
   OptimizerKind optimizer_;
+  bool weights_only_ = false;
   std::vector<Unit> units_;
 };
 

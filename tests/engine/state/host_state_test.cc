@@ -53,6 +53,22 @@ TEST(HostStateTest, StreamsHighHalvesAndKeepsTheExactMasterWhenComputeIsBf16) {
   EXPECT_EQ((*state)->StreamedBytes(1), 4096u * 2);
 }
 
+TEST(HostStateTest, WeightsAloneTakeNothingElse) {
+  ThreadPool pool(2);
+  for (DType dtype : {DType::kBF16, DType::kF32}) {
+    auto state = HostState::CreateWeights(Layouts(), dtype, pool);
+    ASSERT_TRUE(state.ok()) << state.status();
+    ASSERT_EQ((*state)->memory().size(), 1u);
+    EXPECT_EQ((*state)->memory()[0].bytes, static_cast<int64_t>((2048 + 4096) * SizeOf(dtype)));
+    EXPECT_EQ((*state)->Slabs(1).size(), 1u);
+    const float value = 0.1f;
+    (*state)->WriteMaster(1, 40, absl::MakeConstSpan(&value, 1));
+    float back = 0;
+    (*state)->ReadMaster(1, 40, {&back, 1});
+    EXPECT_EQ(back, dtype == DType::kF32 ? value : BFloat16::FromFloat(value).ToFloat());
+  }
+}
+
 TEST(HostStateTest, FindsAWeightThatIsNotFinite) {
   ThreadPool pool(2);
   for (const auto& [recipe, compute] : {std::pair{Recipe::kFull, DType::kBF16},
