@@ -56,6 +56,10 @@ absl::string_view Obstacle(absl::string_view architecture, const ModelSpec& spec
   if (spec.attention_scale_by_layer || std::fabs(spec.attention_scale / scale - 1) > 1e-6) {
     return "its scale of attention";
   }
+  const bool may_have_wide_heads = architecture == "llama" || architecture == "qwen3" || is_gemma;
+  if (spec.query_size() != spec.hidden_size && !may_have_wide_heads) {
+    return "the width of its heads (other than hidden_size / num_attention_heads)";
+  }
   const bool may_have_bias = architecture == "llama" || architecture == "qwen2" || is_gpt2;
   if ((spec.attention_bias || spec.attention_output_bias) && !may_have_bias) return "its biases";
   if (architecture == "gemma2") {

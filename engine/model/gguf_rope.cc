@@ -98,7 +98,17 @@ class Reader {
       MILLRACE_ASSIGN_OR_RETURN(const std::optional<double> beta, keys_.Real(gguf));
       if (beta) scaling[hub] = *beta;
     }
-    // It multiplies what the factor implies.
+    // The config's own, as llama.cpp's converter writes it.
+    MILLRACE_ASSIGN_OR_RETURN(const std::optional<double> own,
+                              keys_.Real("rope.scaling.yarn_attn_factor"));
+    if (own) scaling["attention_factor"] = *own;
+    MILLRACE_ASSIGN_OR_RETURN(const std::optional<double> extrapolation,
+                              keys_.Real("rope.scaling.yarn_ext_factor"));
+    if (extrapolation.value_or(1.0) != 1.0) {
+      return keys_.Error(keys_.FullKey("rope.scaling.yarn_ext_factor"),
+                         "is not 1, which is not supported");
+    }
+    // This one multiplies what the factor implies.
     if (attention_factor_.value_or(1.0) != 1.0) {
       scaling["attention_factor"] =
           *attention_factor_ * (factor > 1 ? 0.1 * std::log(factor) + 1.0 : 1.0);

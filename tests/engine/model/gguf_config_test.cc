@@ -200,6 +200,17 @@ TEST(GgufConfig, RotaryScalingIsThatOfTheDirectory) {
                 .Config(),
             {{"rope_scaling",
               {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32}}}});
+  const Model yarn = ModelOf("qwen2")
+                         .With("rope.scaling.type", GgufValue::String("yarn"))
+                         .With("rope.scaling.factor", Real(4.0f))
+                         .With("rope.scaling.yarn_ext_factor", Real(1.0f));
+  EXPECT_EQ(yarn.With("rope.scaling.yarn_attn_factor", Real(1.5f)).Spec()->rotary.attention_factor,
+            1.5);
+  EXPECT_DOUBLE_EQ(
+      yarn.With("rope.scaling.attn_factor", Real(2.0f)).Spec()->rotary.attention_factor,
+      2 * (0.1 * std::log(4.0) + 1));
+  EXPECT_THAT(yarn.With("rope.scaling.yarn_ext_factor", Real(0.0f)).Error(),
+              HasSubstr("qwen2.rope.scaling.yarn_ext_factor is not 1"));
   const Model phi3 = ModelOf("phi3")
                          .With("rope.dimension_count", Whole(4))
                          .With("rope.scaling.original_context_length", Whole(16))

@@ -404,6 +404,7 @@ TEST(GgufModel, WhatHasNoPlaceInAFileIsNamed) {
         {R"("model_type": "qwen2", "rope_scaling": {"rope_type": "llama3", "factor": 2,
              "low_freq_factor": 1, "high_freq_factor": 4})",
          "\"llama3\" scaling"},
+        {R"("model_type": "qwen2", "head_dim": 20)", "the width of its heads"},
         {R"("model_type": "qwen3", "attention_bias": true)", "its biases"},
         {R"("model_type": "gemma2", "query_pre_attn_scalar": 11)", "its scale of attention"},
         {R"("model_type": "gemma2", "attn_logit_softcapping": null)", "the lack of soft caps"},
