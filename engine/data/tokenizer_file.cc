@@ -24,6 +24,7 @@ using nlohmann::json;
 
 constexpr char kJsonFile[] = "tokenizer.json";
 constexpr char kModelFile[] = "tokenizer.model";
+constexpr char kTekkenFile[] = "tekken.json";
 constexpr char kConfigFile[] = "tokenizer_config.json";
 constexpr char kAddedFile[] = "added_tokens.json";
 constexpr int kMostDepth = 8;
@@ -165,8 +166,10 @@ absl::StatusOr<fs::path> FileOf(const fs::path& path) {
   for (const char* name : {kJsonFile, kModelFile}) {
     if (fs::exists(path / name, error)) return path / name;
   }
-  return absl::NotFoundError(absl::StrCat(path.string(), ": has no tokenizer: neither ", kJsonFile,
-                                          " nor ", kModelFile, " is there"));
+  const bool tekken = fs::exists(path / kTekkenFile, error);
+  return absl::NotFoundError(absl::StrCat(
+      path.string(), ": has no tokenizer: neither ", kJsonFile, " nor ", kModelFile, " is there",
+      tekken ? "; transformers makes a tokenizer.json of its tekken.json" : ""));
 }
 
 }  // namespace

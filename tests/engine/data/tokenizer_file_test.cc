@@ -213,10 +213,14 @@ TEST(TokenizerFile, RefusesHostileFiles) {
 }
 
 TEST(TokenizerFile, AFolderWithoutATokenizerIsSaidToBeOne) {
-  const absl::Status status = LoadTokenizer(EmptyFolder()).status();
+  const std::string folder = EmptyFolder();
+  const absl::Status status = LoadTokenizer(folder).status();
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("has no tokenizer: neither tokenizer.json nor tokenizer.model is there"));
+  WriteText(folder + "/tekken.json", "{}");
+  EXPECT_THAT(std::string(LoadTokenizer(folder).status().message()),
+              HasSubstr("; transformers makes a tokenizer.json of its tekken.json"));
 }
 
 TEST(TokenizerFile, APatternThatTakesForeverEndsTheCutting) {
