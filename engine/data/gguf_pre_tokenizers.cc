@@ -50,6 +50,11 @@ struct Cut {
   std::string pattern, problem;
 };
 
+// The patterns above match all of a text, so that what lies between matches may be removed too.
+bool CutsAtMatches(const json& step) {
+  return step.value("behavior", "") == (step.value("invert", false) ? "Removed" : "Isolated");
+}
+
 void AddStep(const json& step, Cut* cut) {
   const std::string type = step.value("type", "");
   if (type == "Sequence" && step.value("pretokenizers", json()).is_array()) {
@@ -58,8 +63,7 @@ void AddStep(const json& step, Cut* cut) {
     cut->problem = "steps behind ByteLevel";
   } else if (type == "Digits" && step.value("individual_digits", false) && cut->pattern.empty()) {
     cut->digits = true;
-  } else if (type == "Split" && cut->pattern.empty() && !cut->digits &&
-             step.value("behavior", "") == "Isolated" && !step.value("invert", false) &&
+  } else if (type == "Split" && cut->pattern.empty() && !cut->digits && CutsAtMatches(step) &&
              step.value("pattern", json()).contains("Regex")) {
     cut->pattern = step.at("pattern").at("Regex").get<std::string>();
   } else if (type == "ByteLevel") {

@@ -122,7 +122,10 @@ bool OnlyMarksSpaces(const json& file, bool* prefix) {
     }
   }
   const json pre = file.value("pre_tokenizer", json());
-  if (pre.is_null()) return marked;
+  // Gemma's: there is no space left to cut at.
+  const bool nothing = pre.is_object() && pre.value("type", "") == "Split" &&
+                       pre.value("pattern", json()) == json{{"String", " "}};
+  if (pre.is_null() || nothing) return marked;
   if (marked || pre.value("type", "") != "Metaspace" || pre.value("replacement", json()) != mark ||
       pre.value("split", true)) {
     return false;

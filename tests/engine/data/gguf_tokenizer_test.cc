@@ -111,6 +111,30 @@ TEST(GgufTokenizer, ASentencePieceOneComesBackWithoutItsFile) {
   });
 }
 
+TEST(GgufTokenizer, WaysOfSayingTheSameAreTheSame) {
+  json file = ByteLevelFile();
+  json& split = file["pre_tokenizer"]["pretokenizers"][0];
+  split["behavior"] = "Removed";
+  split["invert"] = true;
+  const auto byte_level = GgufTokenizerOf(file.dump(), "", 420);
+  ASSERT_TRUE(byte_level.ok()) << byte_level.status();
+  EXPECT_EQ(byte_level->pre, "llama-bpe");
+
+  const std::string model = ReadFile(std::string(kSentencePiece) + "/tokenizer.model").value();
+  GgufTokenizer pieces = GgufTokenizerOf(model, "", 600).value();
+  pieces.add_space_prefix = false;
+  json gemma = json::parse(FilesOfGgufTokenizer(pieces)->tokenizer_json);
+  gemma["normalizer"] = gemma["normalizer"]["normalizers"][0];
+  gemma["pre_tokenizer"] = {{"type", "Split"},
+                            {"pattern", {{"String", " "}}},
+                            {"behavior", "MergedWithPrevious"},
+                            {"invert", false}};
+  const auto again = GgufTokenizerOf(gemma.dump(), "", 600);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->add_space_prefix, false);
+  EXPECT_EQ(again->tokens, pieces.tokens);
+}
+
 TEST(GgufTokenizer, SpecialTokensAreFoundInText) {
   GgufTokenizer gguf;
   gguf.model = "gpt2";
