@@ -1,111 +1,22 @@
 #include "engine/model/block.h"
 
-#include <algorithm>
 #include <array>
 
-#include "engine/model/carver.h"
+#include "engine/model/block_memory.h"
 
 namespace millrace {
 namespace {
 
-// What forward leaves: results of products and attention, and (remade) what follows from them and
-// x.
-struct Saved {
-  Saved(const ModelSpec& spec, int64_t tokens, DType dtype, const void* saved, const void* remade) {
-    const size_t size = SizeOf(dtype);
-    const bool layer_norm = spec.norm == NormKind::kLayerNorm;
-    const int64_t hidden = tokens * spec.hidden_size;
-    Carver carver(const_cast<void*>(saved));
-    qkv = carver.Take(tokens * spec.qkv_size(), size);
-    attention = carver.Take(tokens * spec.query_size(), size);
-    log_sum_exp = carver.TakeFloats(tokens * spec.num_heads);
-    if (spec.norm_after) {
-      attention_output = carver.Take(hidden, size);
-      mlp_output = carver.Take(hidden, size);
-    } else if (!spec.parallel_residual) {
-      middle = carver.Take(hidden, size);
-    }
-    mlp_in = carver.Take(tokens * spec.mlp_in_size(), size);
-    bytes = carver.used();
-
-    Carver again(const_cast<void*>(remade));
-    const auto norm = [&](Norm& n, int64_t rows, bool centred) {
-      n.rstd = again.TakeFloats(rows);
-      n.mean = centred ? again.TakeFloats(rows) : nullptr;
-    };
-    if (spec.norm_before) {
-      attention_input = again.Take(hidden, size);
-      mlp_input = again.Take(hidden, size);
-    }
-    activation = again.Take(tokens * spec.intermediate_size, size);
-    if (spec.norm_before) {
-      norm(attention_norm, tokens, layer_norm);
-      norm(mlp_norm, tokens, layer_norm);
-    }
-    if (spec.norm_after) {
-      middle = again.Take(hidden, size);
-      norm(attention_post_norm, tokens, layer_norm);
-      norm(mlp_post_norm, tokens, layer_norm);
-    }
-    if (spec.query_key_norm != QueryKeyNorm::kNone) {
-      const bool heads = spec.query_key_norm == QueryKeyNorm::kPerHead;
-      queries_keys = again.Take(tokens * (spec.query_size() + spec.kv_size()), size);
-      norm(query_norm, tokens * (heads ? spec.num_heads : 1), false);
-      norm(key_norm, tokens * (heads ? spec.num_kv_heads : 1), false);
-    }
-    remade_bytes = again.used();
-  }
-
-  // Statistics of one.
-  struct Norm {
-    float *rstd = nullptr, *mean = nullptr;
-  };
-
-  // Without query and key norms, q and k in qkv are rotated; with them qkv is the product alone.
-  void *qkv, *attention, *mlp_in;
-  void* middle = nullptr;                                   // h
-  void *attention_output = nullptr, *mlp_output = nullptr;  // before their norms
-  float* log_sum_exp;
-  void *attention_input = nullptr, *mlp_input = nullptr, *activation;
-  void* queries_keys = nullptr;  // [tokens, query + kv], normalized and rotated
-  Norm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, query_norm, key_norm;
-  size_t bytes, remade_bytes;
-};
-
-// The gradients that backward makes on its way; those of the two halves share their memory.
-struct Scratch {
-  Scratch(const ModelSpec& spec, int64_t tokens, DType dtype, void* base) {
-    const size_t size = SizeOf(dtype);
-    const int64_t hidden = tokens * spec.hidden_size;
-    Carver carver(base);
-    dnormed = carver.Take(hidden, size);
-    if (spec.norm_after) doutput = carver.Take(hidden, size);
-    if (spec.parallel_residual) dmlp_input = carver.Take(hidden, size);
-    Carver half = carver;
-    dactivation = carver.Take(tokens * spec.intermediate_size, size);
-    dmlp_in = carver.Take(tokens * spec.mlp_in_size(), size);
-    dattention = half.Take(tokens * spec.query_size(), size);
-    dqkv = half.Take(tokens * spec.qkv_size(), size);
-    bytes = std::max(carver.used(), half.used());
-  }
-
-  void* dnormed;               // of a half's input
-  void* doutput = nullptr;     // of a half's output, before its norm
-  void* dmlp_input = nullptr;  // of the MLP's input, until attention has read what comes after both
-  void *dactivation, *dmlp_in, *dattention, *dqkv;
-  size_t bytes;
-};
-
 // A norm of the block: its weights' roles, and where its statistics are.
 struct NormOf {
   TensorRole weight, bias;
-  const Saved::Norm& statistics;
+  const NormStatistics& statistics;
 };
 
 class Block {
  public:
   Block(const PassContext& pass, const SlabLayout& layout, const void* weights, const void* x,
-        const Saved& saved)
+        const BlockSaved& saved)
       : pass_(pass),
         spec_(pass.spec),
         layout_(layout),
@@ -157,7 +68,7 @@ class Block {
     Activate();
   }
 
-  void Backward(const Scratch& scratch, void* dx, const SlabGradient& gradient) {
+  void Backward(const BlockScratch& scratch, void* dx, const SlabGradient& gradient) {
     using enum TensorRole;
     // dx is the gradient of y, and of h on its way there.
     const void* doutput = dx;
@@ -453,7 +364,7 @@ class Block {
   const int64_t layer_;
   const void* weights_;
   const void* x_;
-  const Saved& saved_;
+  const BlockSaved& saved_;
   const DType dtype_;
 };
 
@@ -473,26 +384,28 @@ GradientTarget SlabGradient::Of(const SlabLayout& layout, TensorRole role) const
 }
 
 size_t BlockSavedBytes(const ModelSpec& spec, int64_t tokens, DType dtype) {
-  return Saved(spec, tokens, dtype, nullptr, nullptr).bytes;
+  return BlockSaved(spec, tokens, dtype, nullptr, nullptr).bytes;
 }
 
 size_t BlockRemadeBytes(const ModelSpec& spec, int64_t tokens, DType dtype) {
-  return Saved(spec, tokens, dtype, nullptr, nullptr).remade_bytes;
+  return BlockSaved(spec, tokens, dtype, nullptr, nullptr).remade_bytes;
 }
 
 size_t BlockScratchBytes(const ModelSpec& spec, int64_t tokens, DType dtype) {
-  return Scratch(spec, tokens, dtype, nullptr).bytes;
+  return BlockScratch(spec, tokens, dtype, nullptr).bytes;
 }
 
 void BlockForward(const PassContext& pass, const SlabLayout& layout, const void* weights,
                   const void* x, void* saved_memory, void* remade_memory, void* y) {
-  const Saved saved(pass.spec, pass.tokens, pass.ops.compute_dtype(), saved_memory, remade_memory);
+  const BlockSaved saved(pass.spec, pass.tokens, pass.ops.compute_dtype(), saved_memory,
+                         remade_memory);
   Block(pass, layout, weights, x, saved).Forward(y);
 }
 
 void BlockRemake(const PassContext& pass, const SlabLayout& layout, const void* weights,
                  const void* x, const void* saved_memory, void* remade_memory) {
-  const Saved saved(pass.spec, pass.tokens, pass.ops.compute_dtype(), saved_memory, remade_memory);
+  const BlockSaved saved(pass.spec, pass.tokens, pass.ops.compute_dtype(), saved_memory,
+                         remade_memory);
   Block(pass, layout, weights, x, saved).Remake();
 }
 
@@ -500,8 +413,8 @@ void BlockBackward(const PassContext& pass, const SlabLayout& layout, const void
                    const void* x, const void* saved_memory, const void* remade_memory,
                    void* scratch_memory, void* dx, const SlabGradient& gradient) {
   const DType dtype = pass.ops.compute_dtype();
-  const Saved saved(pass.spec, pass.tokens, dtype, saved_memory, remade_memory);
-  const Scratch scratch(pass.spec, pass.tokens, dtype, scratch_memory);
+  const BlockSaved saved(pass.spec, pass.tokens, dtype, saved_memory, remade_memory);
+  const BlockScratch scratch(pass.spec, pass.tokens, dtype, scratch_memory);
   Block(pass, layout, weights, x, saved).Backward(scratch, dx, gradient);
 }
 

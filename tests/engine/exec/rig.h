@@ -2,7 +2,6 @@
 #ifndef MILLRACE_TESTS_ENGINE_EXEC_RIG_H_
 #define MILLRACE_TESTS_ENGINE_EXEC_RIG_H_
 
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,77 +19,9 @@
 #include "engine/schedule/planner.h"
 #include "gtest/gtest.h"
 #include "tests/engine/exec/deferred_device.h"
+#include "tests/engine/model/family_specs.h"
 
 namespace millrace {
-
-inline ModelSpec LlamaSpec(bool tied) {
-  ModelSpec spec;
-  spec.model_type = "llama";
-  spec.vocab_size = 71;
-  spec.hidden_size = 32;
-  spec.num_layers = 3;
-  spec.num_heads = 4;
-  spec.num_kv_heads = 2;
-  spec.head_dim = spec.rotary_width = 8;
-  spec.attention_scale = 0.35;
-  spec.intermediate_size = 48;
-  spec.max_positions = 64;
-  spec.tied_embeddings = tied;
-  return spec;
-}
-
-inline ModelSpec Gpt2Spec() {
-  ModelSpec spec = LlamaSpec(/*tied=*/true);
-  spec.model_type = "gpt2";
-  spec.num_kv_heads = 4;
-  spec.norm = NormKind::kLayerNorm;
-  spec.norm_bias = true;
-  spec.position = PositionKind::kLearned;
-  spec.attention_bias = spec.attention_output_bias = spec.mlp_bias = true;
-  spec.activation = ActivationKind::kGeluTanh;
-  spec.gated_mlp = false;
-  return spec;
-}
-
-// As Gemma: norms before and after, of heads too, windows with a rotation of their own, caps.
-inline ModelSpec GemmaSpec() {
-  ModelSpec spec = LlamaSpec(/*tied=*/true);
-  spec.model_type = "gemma3_text";
-  spec.norm_plus_one = spec.norm_after = true;
-  spec.query_key_norm = QueryKeyNorm::kPerHead;
-  spec.embedding_scale = std::sqrt(32.0);
-  spec.window = 5;
-  spec.windowed = {true, false, true};
-  spec.rotary.scaling = RotaryScaling::kLinear;
-  spec.rotary.factor = 4;
-  spec.window_rotary = RotaryEmbedding{.theta = 100};
-  spec.attention_softcap = 3;
-  spec.logit_softcap = 5;
-  spec.activation = ActivationKind::kGeluTanh;
-  return spec;
-}
-
-// As OLMo 2: norms after alone, of queries and keys whole.
-inline ModelSpec OlmoSpec() {
-  ModelSpec spec = LlamaSpec(/*tied=*/false);
-  spec.model_type = "olmo2";
-  spec.norm_before = false;
-  spec.norm_after = true;
-  spec.query_key_norm = QueryKeyNorm::kWhole;
-  return spec;
-}
-
-// As GPT-NeoX: a parallel residual, and heads that turn in part.
-inline ModelSpec NeoxSpec() {
-  ModelSpec spec = Gpt2Spec();
-  spec.model_type = "gpt_neox";
-  spec.position = PositionKind::kRotary;
-  spec.rotary_width = 4;
-  spec.parallel_residual = true;
-  spec.activation = ActivationKind::kGelu;
-  spec.tied_embeddings = false;
-  return spec;
-}
 
 // Micro-batches with documents of odd lengths and some ignored targets.
 struct Batches {
@@ -237,15 +168,11 @@ inline std::string Outcome(const Configuration& setup) {
   return outcome + rig.Bytes();
 }
 
-inline std::vector<ModelSpec> Specs() {
-  return {LlamaSpec(false), LlamaSpec(true), Gpt2Spec(), GemmaSpec(), OlmoSpec(), NeoxSpec()};
-}
-
 class EveryModelTest : public ::testing::TestWithParam<std::tuple<int, bool, bool>> {
  protected:
   Configuration Base() const {
     Configuration setup;
-    setup.spec = Specs()[std::get<0>(GetParam())];
+    setup.spec = FamilySpecs()[std::get<0>(GetParam())];
     if (std::get<1>(GetParam())) {
       setup.recipe = Recipe::kFull;
       setup.compute = DType::kBF16;

@@ -73,12 +73,13 @@ TEST_P(EveryModelTest, LogitsOfTheLastTokenGiveItsLoss) {
 }
 
 // The engine's gradient, tensor by tensor, against central differences of its own loss in f32.
-class GradientTest : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Models, GradientTest, ::testing::Range(0, 6));
+class GradientTest : public ::testing::TestWithParam<size_t> {};
+INSTANTIATE_TEST_SUITE_P(Models, GradientTest,
+                         ::testing::Range<size_t>(0, FamilyAndMixedSpecs().size()));
 
 TEST_P(GradientTest, MatchesFiniteDifferencesOfTheMeanLossOverAllTokens) {
   Configuration setup;
-  setup.spec = Specs()[GetParam()];
+  setup.spec = FamilyAndMixedSpecs()[GetParam()];
   Rig rig(setup);
   const Batches batches(setup.spec, setup.shape, 1);
   const auto loss = [&] {
