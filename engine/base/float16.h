@@ -29,15 +29,17 @@ struct Float16 {
     return {static_cast<uint16_t>(sign | magnitude)};
   }
 
+  // Without branches, so that loops over it are vectorized.
   float ToFloat() const {
     const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
-    const uint32_t exponent = (bits >> 10) & 0x1fu, mantissa = bits & 0x3ffu;
-    if (exponent == 0x1f) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
-    if (exponent == 0) {
-      const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
-      return sign ? -magnitude : magnitude;
-    }
-    return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+    const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
+    constexpr uint32_t kBias = 112u << 23, kStep = 1u << 23;  // between the exponents' biases
+    // Infinity and NaN have the largest exponent in both.
+    const uint32_t normal = magnitude + (magnitude >= 0x1fu << 23 ? 2 * kBias : kBias);
+    // Below 2^-14 the exponent's bit is implied that a float would have.
+    const uint32_t subnormal = std::bit_cast<uint32_t>(
+        std::bit_cast<float>(magnitude + kBias + kStep) - std::bit_cast<float>(kBias + kStep));
+    return std::bit_cast<float>(sign | (magnitude < kStep ? subnormal : normal));
   }
 };
 static_assert(sizeof(Float16) == 2);

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
+#include "engine/base/json_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/data/bpe_tokenizer.h"
 #include "engine/data/json_fields.h"
@@ -35,12 +36,6 @@ constexpr absl::string_view kPostProcessors[] = {"ByteLevel", "TemplateProcessin
                                                  "BertProcessing", "RobertaProcessing"};
 // Tokens that end documents, where nothing says which does.
 constexpr absl::string_view kUsualEnds[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
-
-absl::StatusOr<json> ParseJson(absl::string_view text) {
-  json value = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
-  if (value.is_discarded()) return absl::InvalidArgumentError("is not valid JSON");
-  return value;
-}
 
 // The tokens that a template puts before the text, one after the other.
 absl::Status ReadTemplate(const JsonFields& fields, const json& pieces, std::string* begin) {

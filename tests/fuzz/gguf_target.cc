@@ -1,4 +1,5 @@
-// A GGUF file: its header, the config in its metadata, its tensors, and a model read from it.
+// A GGUF file: its header, the config in its metadata, its tensors, a model read from it, and its
+// tokenizer.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +12,9 @@
 #include "engine/model/gguf_tensors.h"
 #include "engine/model/model_directory.h"
 #include "engine/model/slab_layout.h"
+#include "engine/train/model_tokenizer.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/fuzz/tokenizer_check.h"
 
 namespace millrace {
 namespace {
@@ -64,5 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   ReadTensors(*file);
   ReadModel(path);
+  const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = LoadModelTokenizer(path);
+  if (tokenizer.ok()) CheckTokenizer(**tokenizer);
   return 0;
 }

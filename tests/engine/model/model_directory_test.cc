@@ -575,6 +575,20 @@ TEST(ModelDirectory, AnIndexMustSayWhereTensorsAre) {
   EXPECT_THAT(std::string(model.Read(folder).message()), HasSubstr("is in another file too"));
 }
 
+TEST(ModelDirectory, OneFileOfWeightsGoesBeforeAnIndex) {
+  Model model = ModelOf(Configs()[0]);
+  model.Initialize(7);
+  const std::string folder = EmptyFolder();
+  ASSERT_TRUE(model.Write(folder, {.dtype = DType::kF32}).ok());
+  std::ofstream(folder + "/model.safetensors.index.json") << "what transformers does not look at";
+  std::ofstream(folder + "/pytorch_model.bin") << "nor at this";
+  std::ofstream(folder + "/generation_config.json") << "{";
+  Model again(model.spec);
+  const absl::Status status = again.Read(folder);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(again.slabs, model.slabs);
+}
+
 TEST(ModelDirectory, BadConfigsAndIndexesAreNamed) {
   const std::string folder = EmptyFolder();
   EXPECT_TRUE(absl::IsNotFound(ReadModelDirectoryConfig(folder).status()));
