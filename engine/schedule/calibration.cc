@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Rises with every change of the ops' speed, of what is measured, or of how it is counted.
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 // What measuring takes at most.
 constexpr size_t kMeasurementBytes = size_t{512} << 20;
 
@@ -83,6 +83,7 @@ struct NamedNumber {
 };
 std::vector<NamedNumber> NumbersOf(DeviceProfile& profile) {
   std::vector<NamedNumber> numbers = {
+      {"softcap", &profile.softcap_rate},
       {"copy_bandwidth", &profile.copy_bandwidth},
       {"memory_bandwidth", &profile.host.memory_bandwidth},
       {"update_plain", &profile.host.update.plain_core_seconds},

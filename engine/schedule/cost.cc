@@ -56,10 +56,11 @@ double NeededFlops(const ModelSpec& spec, double tokens, double pairs, double wi
   const double block = Real(spec.hidden_size * (spec.qkv_size() + spec.query_size() +
                                                 spec.mlp_in_size() + spec.intermediate_size));
   const double matrices = Real(spec.num_layers) * block + Real(spec.hidden_size * spec.vocab_size);
-  const int64_t windowed = std::count(spec.windowed.begin(), spec.windowed.end(), true);
-  return 6 * matrices * tokens +
-         12 * Real(spec.query_size()) *
-             (Real(spec.num_layers - windowed) * pairs + Real(windowed) * window_pairs);
+  double seen = 0;
+  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    seen += spec.HasWindow(layer) ? window_pairs : pairs;
+  }
+  return 6 * matrices * tokens + 12 * Real(spec.query_size()) * seen;
 }
 
 double NeededFlops(const ModelSpec& spec, const StepShape& shape) {
@@ -76,7 +77,7 @@ CostModel::CostModel(const ScheduledModel& model, const Plan& plan, const Device
       update_(update),
       tokens_(Real(plan.shape.tokens_per_micro_batch)),
       size_(static_cast<double>(SizeOf(model.compute_dtype))),
-      blocks_{WorkOfBlock(false), WorkOfBlock(true)} {}
+      blocks_{WorkOfBlock(0), WorkOfBlock(model.spec.window)} {}
 
 Work CostModel::Of(const Instruction& instruction) const {
   const bool accumulate = !instruction.first_gradient;
@@ -164,16 +165,22 @@ void CostModel::Pass(DevicePass pass, double bytes, DeviceOps& ops) const {
       bytes / profile_.pass_bandwidth[static_cast<size_t>(pass)] + profile_.op_overhead_seconds;
 }
 
-void CostModel::Attention(bool backward, bool window, DeviceOps& ops) const {
+void CostModel::Attention(bool backward, int64_t window, DeviceOps& ops) const {
+  const ModelSpec& spec = model_.spec;
   const int64_t document = std::min(plan_.shape.longest_document, static_cast<int64_t>(tokens_));
-  const double flops = (backward ? 8 : 4) * Real(model_.spec.query_size()) *
-                       Pairs(tokens_, document, window ? model_.spec.window : 0);
+  // A window's queries see as many keys as those of a document of twice its length.
+  const int64_t alike = window > 0 ? std::min(2 * window, document) : document;
+  const double pairs = Pairs(tokens_, document, window);
+  const double flops = (backward ? 8 : 4) * Real(spec.query_size()) * pairs;
   const RateGrid& rate = backward ? profile_.attention_backward : profile_.attention_forward;
   ops.flops += flops;
-  ops.bytes += tokens_ * Real(model_.spec.qkv_size() + model_.spec.query_size()) * size_ *
-               (backward ? 2 : 1);
-  ops.seconds +=
-      flops / rate.At({Real(document), Real(model_.spec.head_dim)}) + profile_.op_overhead_seconds;
+  ops.bytes += tokens_ * Real(spec.qkv_size() + spec.query_size()) * size_ * (backward ? 2 : 1);
+  ops.seconds += flops / rate.At({Real(alike), Real(spec.head_dim)}) + profile_.op_overhead_seconds;
+  Softcap(spec.attention_softcap, pairs * Real(spec.num_heads), ops);
+}
+
+void CostModel::Softcap(double cap, double scores, DeviceOps& ops) const {
+  if (cap > 0) ops.seconds += scores / profile_.softcap_rate;
 }
 
 void CostModel::Norm(DeviceOps& ops) const {
@@ -194,13 +201,21 @@ void CostModel::QueryKeyNorms(bool backward, DeviceOps& ops) const {
        ops);
 }
 
-void CostModel::NormBackward(DeviceOps& ops) const {
-  Pass(DevicePass::kNormBackward, 4 * TokenRowBytes(), ops);
+// `residual`: the gradient is added to what is there.
+void CostModel::NormBackward(bool residual, DeviceOps& ops) const {
+  Pass(DevicePass::kNormBackward, (residual ? 4 : 3) * TokenRowBytes(), ops);
+}
+
+// Of a half of the block, through the norm before it where there is one.
+void CostModel::InputGradient(DeviceOps& ops) const {
+  if (model_.spec.norm_before) return NormBackward(true, ops);
+  Pass(DevicePass::kNormForward, 3 * TokenRowBytes(), ops);
 }
 
 void CostModel::Rotate(DeviceOps& ops) const {
   if (model_.spec.position != PositionKind::kRotary) return;
-  const int64_t columns = model_.spec.query_size() + model_.spec.kv_size();
+  const int64_t columns =
+      (model_.spec.num_heads + model_.spec.num_kv_heads) * model_.spec.rotary_width;
   Pass(DevicePass::kRotary, 2 * tokens_ * Real(columns) * size_, ops);
 }
 
@@ -228,18 +243,19 @@ void CostModel::Head(const RateGrid& rate, double flops_a_logit, int64_t classes
   ops.bytes += Real(hidden) * Real(classes) * size_;
   ops.seconds += flops / rate.At({std::min(tokens_, Real(chunk)), Real(hidden)}) +
                  3 * profile_.op_overhead_seconds;
+  Softcap(model_.spec.logit_softcap, tokens_ * Real(classes), ops);
 }
 
 // --- Units
 // ----------------------------------------------------------------------------------------
 
-CostModel::BlockWork CostModel::WorkOfBlock(bool window) const {
+CostModel::BlockWork CostModel::WorkOfBlock(int64_t window) const {
   return {.forward = BlockForward(window, true),
           .recompute = BlockForward(window, false),
           .backward = {BlockBackward(window, false), BlockBackward(window, true)}};
 }
 
-Work CostModel::BlockForward(bool window, bool with_output) const {
+Work CostModel::BlockForward(int64_t window, bool with_output) const {
   const ModelSpec& spec = model_.spec;
   DeviceOps ops;
   // A product whose result is added to the residual, after a norm where there is one.
@@ -278,22 +294,22 @@ Work CostModel::BlockRemake() const {
   return OnDevice(ops);
 }
 
-Work CostModel::BlockBackward(bool window, bool accumulate) const {
+Work CostModel::BlockBackward(int64_t window, bool accumulate) const {
   const ModelSpec& spec = model_.spec;
   DeviceOps ops;
-  if (spec.norm_after) NormBackward(ops);
+  if (spec.norm_after) NormBackward(false, ops);
   LinearBackward(spec.intermediate_size, spec.hidden_size, spec.mlp_bias, accumulate, ops);
   Pass(DevicePass::kActivationBackward,
        tokens_ * Real(2 * spec.mlp_in_size() + spec.intermediate_size) * size_, ops);
   LinearBackward(spec.hidden_size, spec.mlp_in_size(), spec.mlp_bias, accumulate, ops);
-  NormBackward(ops);
-  if (spec.norm_after) NormBackward(ops);
+  InputGradient(ops);
+  if (spec.norm_after) NormBackward(false, ops);
   LinearBackward(spec.query_size(), spec.hidden_size, spec.attention_output_bias, accumulate, ops);
   Attention(true, window, ops);
   Rotate(ops);
   QueryKeyNorms(true, ops);
   LinearBackward(spec.hidden_size, spec.qkv_size(), spec.attention_bias, accumulate, ops);
-  NormBackward(ops);
+  InputGradient(ops);
   return OnDevice(ops);
 }
 
@@ -310,7 +326,7 @@ Work CostModel::WholeHead(bool backward) const {
     Head(profile_.head_statistics, 2, vocab, ops);
     Head(profile_.head_gradient, 6, vocab, ops);
   }
-  if (backward) NormBackward(ops);
+  if (backward) NormBackward(false, ops);
   return OnDevice(ops);
 }
 
@@ -328,7 +344,7 @@ Work CostModel::HeadTile(bool backward, int64_t classes) const {
 Work CostModel::HeadNormGradient() const {
   DeviceOps ops;
   Norm(ops);
-  NormBackward(ops);
+  NormBackward(false, ops);
   return OnDevice(ops);
 }
 

@@ -78,25 +78,27 @@ class CostModel {
 
   void Product(ProductKind kind, int64_t in, int64_t out, DeviceOps& ops) const;
   void Pass(DevicePass pass, double bytes, DeviceOps& ops) const;
-  void Attention(bool backward, bool window, DeviceOps& ops) const;
+  void Attention(bool backward, int64_t window, DeviceOps& ops) const;
+  void Softcap(double cap, double scores, DeviceOps& ops) const;
   void Norm(DeviceOps& ops) const;
   void Residual(DeviceOps& ops) const;
   void QueryKeyNorms(bool backward, DeviceOps& ops) const;
-  void NormBackward(DeviceOps& ops) const;
+  void NormBackward(bool residual, DeviceOps& ops) const;
+  void InputGradient(DeviceOps& ops) const;
   void Rotate(DeviceOps& ops) const;
   void ActivationForward(DeviceOps& ops) const;
   void LinearBackward(int64_t in, int64_t out, bool bias, bool accumulate, DeviceOps& ops) const;
   void Head(const RateGrid& rate, double flops_a_logit, int64_t classes, DeviceOps& ops) const;
 
-  // What an instruction asks of a block with and of one without a window.
+  // What an instruction asks of a block with this window; 0: none.
   struct BlockWork {
     Work forward, recompute;
     std::array<Work, 2> backward;  // [1]: adds to gradients
   };
-  BlockWork WorkOfBlock(bool window) const;
-  Work BlockForward(bool window, bool with_output) const;
+  BlockWork WorkOfBlock(int64_t window) const;
+  Work BlockForward(int64_t window, bool with_output) const;
   Work BlockRemake() const;
-  Work BlockBackward(bool window, bool accumulate) const;
+  Work BlockBackward(int64_t window, bool accumulate) const;
   Work WholeHead(bool backward) const;
   Work HeadTile(bool backward, int64_t classes) const;
   Work HeadNormGradient() const;

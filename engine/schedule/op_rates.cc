@@ -130,57 +130,81 @@ class OpsMeasurement {
     }
   }
 
+  struct BothWays {
+    double forward, backward;
+  };
+  static constexpr int64_t kAttentionHeads = 8;
+
+  BothWays AttentionSeconds(int64_t document, int64_t head_dim, float softcap) {
+    const int64_t width = kAttentionHeads * head_dim;
+    std::vector<int32_t> boundaries;
+    for (int64_t end = 0; end <= kTokens; end += document) {
+      boundaries.push_back(static_cast<int32_t>(end));
+    }
+    const auto input = [&](const void* qkv) {
+      const auto column = [&](int64_t elements) {
+        return static_cast<const std::byte*>(qkv) + elements * SizeOf(compute_);
+      };
+      return AttentionInput{.tokens = kTokens,
+                            .num_heads = kAttentionHeads,
+                            .num_kv_heads = kAttentionHeads,
+                            .head_dim = head_dim,
+                            .boundaries = boundaries,
+                            .scale = 0.1f,
+                            .softcap = softcap,
+                            .q = qkv,
+                            .k = column(width),
+                            .v = column(2 * width),
+                            .q_stride = 3 * width,
+                            .k_stride = 3 * width,
+                            .v_stride = 3 * width};
+    };
+    const auto op = [&] {
+      return AttentionForward{.input = input(Recent(kTokens, 3 * width)),
+                              .output = Written(kTokens, width),
+                              .log_sum_exp = rstd_};
+    };
+    const double forward = Seconds(op);
+    // The statistics of what is differentiated.
+    const void* qkv = Read(kTokens, 3 * width);
+    AttentionForward statistics = op();
+    statistics.input = input(qkv);
+    ops_->Run(*stream_, statistics);
+    return {forward, Seconds([&] {
+              return AttentionBackward{.input = input(qkv),
+                                       .output = statistics.output,
+                                       .log_sum_exp = rstd_,
+                                       .doutput = Recent(kTokens, width),
+                                       .dqkv = Written(kTokens, 3 * width)};
+            })};
+  }
+
+  // Of all heads.
+  static double Scores(int64_t document) {
+    return Real(kAttentionHeads) * Real(kTokens) * (Real(document) + 1) / 2;
+  }
+
   void AttentionRates(DeviceProfile& profile) {
     const std::vector<int64_t> documents = {64, 256, kTokens}, head_dims = {64, 128};
-    constexpr int64_t kHeads = 8;
     std::vector<double> forward, backward;
+    BothWays seconds;
     for (int64_t document : documents) {
-      std::vector<int32_t> boundaries;
-      for (int64_t end = 0; end <= kTokens; end += document) {
-        boundaries.push_back(static_cast<int32_t>(end));
-      }
       for (int64_t head_dim : head_dims) {
-        const int64_t width = kHeads * head_dim;
-        const double flops = 4 * Real(width) * Real(kTokens) * (Real(document) + 1) / 2;
-        const auto input = [&](const void* qkv) {
-          const auto column = [&](int64_t elements) {
-            return static_cast<const std::byte*>(qkv) + elements * SizeOf(ops_->compute_dtype());
-          };
-          return AttentionInput{.tokens = kTokens,
-                                .num_heads = kHeads,
-                                .num_kv_heads = kHeads,
-                                .head_dim = head_dim,
-                                .boundaries = boundaries,
-                                .scale = 0.1f,
-                                .q = qkv,
-                                .k = column(width),
-                                .v = column(2 * width),
-                                .q_stride = 3 * width,
-                                .k_stride = 3 * width,
-                                .v_stride = 3 * width};
-        };
-        const auto op = [&] {
-          return AttentionForward{.input = input(Recent(kTokens, 3 * width)),
-                                  .output = Written(kTokens, width),
-                                  .log_sum_exp = rstd_};
-        };
-        forward.push_back(flops / Seconds(op));
-        // The statistics of what is differentiated.
-        const void* qkv = Read(kTokens, 3 * width);
-        AttentionForward statistics = op();
-        statistics.input = input(qkv);
-        ops_->Run(*stream_, statistics);
-        backward.push_back(2 * flops / Seconds([&] {
-                             return AttentionBackward{.input = input(qkv),
-                                                      .output = statistics.output,
-                                                      .log_sum_exp = rstd_,
-                                                      .doutput = Recent(kTokens, width),
-                                                      .dqkv = Written(kTokens, 3 * width)};
-                           }));
+        const double flops = 4 * Real(head_dim) * Scores(document);
+        seconds = AttentionSeconds(document, head_dim, 0);
+        forward.push_back(flops / seconds.forward);
+        backward.push_back(2 * flops / seconds.backward);
       }
     }
     profile.attention_forward = RateGrid({documents, head_dims}, forward);
     profile.attention_backward = RateGrid({documents, head_dims}, backward);
+
+    // Beside the last.
+    const BothWays capped = AttentionSeconds(documents.back(), head_dims.back(), 50);
+    const double scores = 2 * Scores(documents.back());
+    profile.softcap_rate =
+        scores / std::max(capped.forward - seconds.forward + capped.backward - seconds.backward,
+                          scores / 1e12);
   }
 
   void HeadRates(DeviceProfile& profile) {

@@ -144,6 +144,11 @@ RateGrid Attention(double reached, double factor) {
                    0.65 * reached * factor, 0.74 * reached * factor});
 }
 
+// A hyperbolic tangent for each score, by the units for special functions: 16 a clock and
+// multiprocessor, which makes 256 f32 FLOP then (CUDA C++ Programming Guide, arithmetic
+// instructions, of compute capability 8.6 and later).
+double SoftcapRate(const Card& card) { return card.f32 * kTera / 16; }
+
 // The head's products at their rate, with a pass over the logits for every product of theirs:
 // at width h a logit costs 6·h FLOP and about 10 bytes.
 RateGrid Head(const RateGrid& products, double bandwidth, double flops_a_logit) {
@@ -173,6 +178,7 @@ DeviceProfile MakeProfile(const Card& card, DType compute) {
   profile.products.fill(Products(reached, card.half_size));
   profile.attention_forward = Attention(reached, 1.0);
   profile.attention_backward = Attention(reached, 0.84);
+  profile.softcap_rate = SoftcapRate(card);
   const double bandwidth = card.bandwidth * kGiga * kReachedBandwidth;
   profile.head = Head(profile.products[0], bandwidth, 6);
   profile.head_statistics = Head(profile.products[0], bandwidth, 2);
@@ -189,7 +195,8 @@ DeviceProfile MakeProfile(const Card& card, DType compute) {
   profile.sources = {
       {"matrix products", card.products_source},
       {"attention",
-       "the share of the products' rate that FlashAttention-2 reaches on an A100 (Dao 2023)"},
+       "the share of the products' rate that FlashAttention-2 reaches on an A100 (Dao 2023); soft "
+       "caps at the rate of special functions, a sixteenth of f32 FLOP/s"},
       {"device memory",
        absl::StrCat("data sheet ", card.memory_gib, " GB less ", kContextGib,
                     " GiB for the driver's context and library workspaces; ", card.bandwidth,
@@ -211,6 +218,7 @@ DeviceProfile MakeMiddlingProcessor() {
   profile.cpu = true;
   profile.products.fill(RateGrid(2e11));
   profile.attention_forward = profile.attention_backward = RateGrid(1e11);
+  profile.softcap_rate = 1e9;
   profile.head = profile.head_statistics = profile.head_gradient = RateGrid(1.5e11);
   profile.pass_bandwidth.fill(1e10);
   profile.copy_bandwidth = 8e9;

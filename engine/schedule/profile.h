@@ -82,6 +82,9 @@ struct DeviceProfile {
   // FLOP/s of causal attention over (tokens of a document, head_dim), counted as
   // 4 · query_size · pairs forward and 8 · query_size · pairs backward.
   RateGrid attention_forward, attention_backward;
+  // Scores or logits a second that a soft cap takes, in either direction, beyond what is done to
+  // them without one.
+  double softcap_rate = 0;
   // FLOP/s of the loss head's products and of all that is done to logits, over (tokens, hidden):
   // forward and backward in one, counted as 6 · tokens · hidden · vocabulary; the statistics of
   // softmax alone, 2 · …; gradients from statistics with logits made again, 6 · ….

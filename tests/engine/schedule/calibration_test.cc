@@ -37,6 +37,7 @@ TEST_F(CalibrationTest, MeasuresEveryRateOnceAndKeepsThem) {
   EXPECT_TRUE(profile.cpu);
   for (double rate : profile.product(ProductKind::kForward).values()) EXPECT_GT(rate, 1e8);
   for (double bandwidth : profile.pass_bandwidth) EXPECT_GT(bandwidth, 1e7);
+  EXPECT_GT(profile.softcap_rate, 1e7);
   EXPECT_GT(profile.host.memory_bandwidth, 1e8);
   EXPECT_GT(profile.host.update.quantized_core_seconds, 0);
   EXPECT_GT(profile.link.to_device, 0);

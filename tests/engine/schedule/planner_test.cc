@@ -26,7 +26,7 @@ ScheduledModel SmallModel(int64_t layers = 3) {
   model.spec.num_layers = layers;
   model.spec.num_heads = 4;
   model.spec.num_kv_heads = 2;
-  model.spec.head_dim = 16;
+  model.spec.head_dim = model.spec.rotary_width = 16;
   model.spec.intermediate_size = 160;
   model.spec.max_positions = 256;
   model.compute_dtype = DType::kBF16;

@@ -16,6 +16,7 @@ TEST(ProfileTest, EveryShippedProfileHasItsFiguresAndSaysWhereTheyComeFrom) {
       EXPECT_GT(profile->host.memory_bandwidth, 0);
       EXPECT_GT(profile->link.both_ways, profile->link.to_device);
       for (double bandwidth : profile->pass_bandwidth) EXPECT_GT(bandwidth, 3e11);
+      EXPECT_GT(profile->softcap_rate, 3e11);
       EXPECT_GE(profile->sources.size(), 7);
       for (const DeviceProfile::Source& source : profile->sources) {
         EXPECT_GT(source.sentence.size(), 20) << source.figure;

@@ -27,6 +27,19 @@ inline ScheduledModel RandomModel(std::mt19937& random) {
   spec.position = pick(0, 1) == 1 ? PositionKind::kRotary : PositionKind::kLearned;
   spec.norm = pick(0, 1) == 1 ? NormKind::kRmsNorm : NormKind::kLayerNorm;
   spec.norm_bias = spec.norm == NormKind::kLayerNorm;
+  spec.rotary_width = spec.head_dim;
+  spec.gated_mlp = pick(0, 1) == 1;
+  spec.query_key_norm = static_cast<QueryKeyNorm>(pick(0, 2));
+  spec.parallel_residual = pick(0, 3) == 0;
+  spec.norm_after = !spec.parallel_residual && pick(0, 1) == 1;
+  spec.norm_before = !spec.norm_after || pick(0, 1) == 1;
+  if (pick(0, 1) == 1) {
+    spec.window = pick(1, 32);
+    for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
+      spec.windowed.push_back(pick(0, 1) == 1);
+    }
+    spec.window_rotary = spec.rotary;
+  }
   model.compute_dtype = pick(0, 1) == 1 ? DType::kBF16 : DType::kF32;
   model.layouts = MakeSlabLayouts(spec);
   model.gradient_dtypes.assign(model.layouts.size(), model.compute_dtype);

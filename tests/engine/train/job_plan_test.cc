@@ -28,7 +28,7 @@ ModelSpec Model(int64_t layers, int64_t hidden, int64_t heads, int64_t kv_heads,
   model.num_layers = layers;
   model.num_heads = heads;
   model.num_kv_heads = kv_heads;
-  model.head_dim = hidden / heads;
+  model.head_dim = model.rotary_width = hidden / heads;
   model.intermediate_size = intermediate;
   model.max_positions = 32768;
   model.attention_bias = true;
