@@ -9,14 +9,13 @@ makes, of config_target.cc,
 
 load("//third_party:millrace.bzl", "millrace_cc_binary", "millrace_cc_library", "millrace_cc_test")
 
-def fuzz_target(name, deps, data = [], **kwargs):
-    """See above. `data` is what the target itself reads."""
+def fuzz_target(name, deps, is_json = False, **kwargs):
+    """See above. `is_json`: inputs are JSON, and are changed as such."""
     millrace_cc_library(
         name = name + "_target",
         testonly = True,
         srcs = [name + "_target.cc"],
         deps = deps,
-        data = data,
         linkstatic = True,
         alwayslink = True,
         **kwargs
@@ -34,7 +33,12 @@ def fuzz_target(name, deps, data = [], **kwargs):
     millrace_cc_binary(
         name = name + "_fuzzer",
         testonly = True,
+        srcs = ["json_mutator.cc"] if is_json else [],
         linkopts = ["-fsanitize=fuzzer"],
         tags = ["manual"],
-        deps = [":" + name + "_target"],
+        deps = [":" + name + "_target"] + ([
+            "//engine/base:json_file",
+            "@system//:absl_strings",
+            "@system//:nlohmann_json",
+        ] if is_json else []),
     )
