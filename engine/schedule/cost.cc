@@ -2,17 +2,14 @@
 
 #include <algorithm>
 
+#include "engine/model/model_spec.h"
+#include "engine/schedule/needed_flops.h"
 #include "engine/state/host_state.h"
 
 namespace millrace {
 namespace {
 
 double Real(int64_t value) { return static_cast<double>(value); }
-
-// Query-key pairs of attention in `tokens` tokens of documents of `longest`.
-double Pairs(double tokens, int64_t longest, int64_t window) {
-  return tokens / Real(longest) * AttentionPairs(Real(longest), window);
-}
 
 }  // namespace
 
@@ -45,28 +42,6 @@ UpdateWork UpdateWorkOf(absl::Span<const SlabLayout> layouts, Recipe recipe, DTy
   }
   return {.bytes = 2 * state / parameters + static_cast<double>(SizeOf(compute)),
           .quantized = HasQuantizedMoments(recipe)};
-}
-
-double AttentionPairs(double tokens, int64_t window) {
-  if (window == 0 || tokens <= Real(window)) return tokens * (tokens + 1) / 2;
-  return Real(window) * (Real(window) + 1) / 2 + (tokens - Real(window)) * Real(window);
-}
-
-double NeededFlops(const ModelSpec& spec, double tokens, double pairs, double window_pairs) {
-  const double block = Real(spec.hidden_size * (spec.qkv_size() + spec.query_size() +
-                                                spec.mlp_in_size() + spec.intermediate_size));
-  const double matrices = Real(spec.num_layers) * block + Real(spec.hidden_size * spec.vocab_size);
-  double seen = 0;
-  for (int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    seen += spec.HasWindow(layer) ? window_pairs : pairs;
-  }
-  return 6 * matrices * tokens + 12 * Real(spec.query_size()) * seen;
-}
-
-double NeededFlops(const ModelSpec& spec, const StepShape& shape) {
-  const double tokens = Real(shape.micro_batches * shape.tokens_per_micro_batch);
-  return NeededFlops(spec, tokens, Pairs(tokens, shape.longest_document, 0),
-                     Pairs(tokens, shape.longest_document, spec.window));
 }
 
 CostModel::CostModel(const ScheduledModel& model, const Plan& plan, const DeviceProfile& profile,
@@ -170,7 +145,7 @@ void CostModel::Attention(bool backward, int64_t window, DeviceOps& ops) const {
   const int64_t document = std::min(plan_.shape.longest_document, static_cast<int64_t>(tokens_));
   // A window's queries see as many keys as those of a document of twice its length.
   const int64_t alike = window > 0 ? std::min(2 * window, document) : document;
-  const double pairs = Pairs(tokens_, document, window);
+  const double pairs = AttentionPairsInDocuments(tokens_, document, window);
   const double flops = (backward ? 8 : 4) * Real(spec.query_size()) * pairs;
   const RateGrid& rate = backward ? profile_.attention_backward : profile_.attention_forward;
   ops.flops += flops;

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/base/dtype.h"
-#include "engine/model/model_spec.h"
 #include "engine/model/slab_layout.h"
 #include "engine/schedule/plan.h"
 #include "engine/schedule/profile.h"
@@ -49,18 +49,6 @@ struct UpdateWork {
 // Everything that `recipe` keeps of a parameter is read and written once; the gradient is read.
 UpdateWork UpdateWorkOf(absl::Span<const SlabLayout> layouts, Recipe recipe, DType compute,
                         OptimizerKind optimizer = OptimizerKind::kAdamW);
-
-// Floating-point operations that training needs, forward and backward, nothing made again:
-//   6 · N · tokens + 12 · query_size · Σ_layers pairs
-// N: elements of all projections, the output's included (Chowdhery et al. 2022, appendix B, of
-// attention what is seen alone). `pairs` and `window_pairs`: sums of AttentionPairs over documents,
-// of layers without and with a window.
-double NeededFlops(const ModelSpec& spec, double tokens, double pairs, double window_pairs);
-// Query-key pairs of causal attention in a document of `tokens`, of which a query sees the last
-// `window`, its own included; 0: all.
-double AttentionPairs(double tokens, int64_t window);
-// Of a step of `shape`, in documents of shape.longest_document tokens.
-double NeededFlops(const ModelSpec& spec, const StepShape& shape);
 
 // The arguments outlive the model.
 class CostModel {

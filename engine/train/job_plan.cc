@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/status_macros.h"
 #include "engine/schedule/cost.h"
+#include "engine/schedule/needed_flops.h"
 #include "engine/schedule/planner.h"
 #include "engine/schedule/trace.h"
 #include "engine/train/job_shortfall.h"

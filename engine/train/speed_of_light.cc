@@ -6,7 +6,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "engine/ops/cpu/cpu_ops.h"
-#include "engine/schedule/cost.h"
+#include "engine/schedule/needed_flops.h"
 
 namespace millrace {
 

@@ -13,7 +13,7 @@
 namespace millrace {
 
 // Floating-point operations that training on these micro-batches needs (NeededFlops in
-// engine/schedule/cost.h), document boundaries counted as they are.
+// engine/schedule/needed_flops.h), document boundaries counted as they are.
 double NeededFlops(const ModelSpec& model, absl::Span<const MicroBatch> micro_batches);
 
 // Floating-point operations a second of large matrix products on this machine with these threads;

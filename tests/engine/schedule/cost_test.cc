@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "engine/schedule/needed_flops.h"
 #include "gtest/gtest.h"
 #include "tests/engine/model/family_specs.h"
 
@@ -42,13 +43,12 @@ double SecondsOf(const ModelSpec& spec, Opcode opcode, int unit,
   return WorkOf(spec, opcode, unit, profile)[Resource::kDevice];
 }
 
-double Pairs(int64_t window) { return kTokens / kDocument * AttentionPairs(kDocument, window); }
+double Pairs(int64_t window) { return AttentionPairsInDocuments(kTokens, kDocument, window); }
 
 TEST(CostTest, ALayerWithAWindowTakesWhatItsQueriesSee) {
   ModelSpec spec = LlamaSpec(/*tied=*/false);
   spec.window = 16;
   spec.windowed = {false, true, false};
-  EXPECT_EQ(AttentionPairs(kDocument, 16), 16 * 17 / 2 + 48 * 16);
   const double spared = 32 * (Pairs(0) - Pairs(16));  // times query_size
   EXPECT_NEAR(
       WorkOf(spec, Opcode::kBlockForward, 1).flops - WorkOf(spec, Opcode::kBlockForward, 2).flops,
@@ -105,15 +105,6 @@ TEST(CostTest, RemakingTakesThePassesThatTheBlockHas) {
   // Queries and keys are normalized and rotated.
   EXPECT_NEAR(bytes(OlmoSpec()), 2 * norm + gated + 2 * queries_keys, 1);
   EXPECT_NEAR(bytes(GemmaSpec()), 4 * norm + gated + 2 * queries_keys, 1);
-}
-
-TEST(CostTest, NeededFlopsCountTheLayersWithAWindow) {
-  ModelSpec spec = LlamaSpec(/*tied=*/false);
-  const double without = NeededFlops(spec, 10, 0, 0);
-  EXPECT_DOUBLE_EQ(NeededFlops(spec, 10, 100, 7) - without, 12 * 32 * 300);
-  spec.window = 4;
-  spec.windowed = {true, false, true};
-  EXPECT_DOUBLE_EQ(NeededFlops(spec, 10, 100, 7) - without, 12 * 32 * 114);
 }
 
 }  // namespace
