@@ -81,8 +81,8 @@ struct SlabLayout {
   UnitKind kind;
   int64_t index = 0;  // of the unit: 0 embedding, 1..num_layers blocks, num_layers + 1 head
   std::vector<TensorLayout> tensors;
-  int64_t count =
-      0;  // elements with padding; a multiple of 2048, so that f32 and bf16 slabs end on pages
+  // Elements with padding; a multiple of 2048, so that f32 and bf16 slabs end on pages.
+  int64_t count = 0;
 
   // nullptr when the slab has no such tensor.
   const TensorLayout* Find(TensorRole role) const {

@@ -184,10 +184,9 @@ struct SoftCap {
 //
 // where the last term keeps lse near 0 (z-loss: Chowdhery et al. 2022, PaLM, section 5). Its
 // gradient to l[v] is p[v] · (1 + 2 · z_loss · lse) − (v = target), p[v] = e^(l[v] − lse), and
-// through the cap that times 1 − (l / cap)². Targets
-// are in host memory; a negative one is ignored: no loss, no gradient. One that is not under
-// `vocab` is the stream's error. Logits exist in the workspace alone, those of `tokens` tokens and
-// of one tile of classes at a time.
+// through the cap that times 1 − (l / cap)². Targets are in host memory; a negative one is ignored:
+// no loss, no gradient. One that is not under `vocab` is the stream's error. Logits exist in the
+// workspace alone, those of `tokens` tokens and of one tile of classes at a time.
 
 // Forward and backward together.
 struct LinearCrossEntropy {

@@ -146,7 +146,8 @@ RateGrid Attention(double reached, double factor) {
 
 // A hyperbolic tangent for each score, by the units for special functions: 16 a clock and
 // multiprocessor, which makes 256 f32 FLOP then (CUDA C++ Programming Guide, arithmetic
-// instructions, of compute capability 8.6 and later).
+// instructions, of compute capability 8.6 and later; an A100 makes half the FLOP and as many
+// tangents).
 double SoftcapRate(const Card& card) { return card.f32 * kTera / 16; }
 
 // The head's products at their rate, with a pass over the logits for every product of theirs:

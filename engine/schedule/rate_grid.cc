@@ -35,10 +35,4 @@ double RateGrid::At(std::initializer_list<double> sizes) const {
   return std::exp(logarithm);
 }
 
-RateGrid RateGrid::Scaled(double factor) const {
-  RateGrid scaled = *this;
-  for (double& value : scaled.values_) value *= factor;
-  return scaled;
-}
-
 }  // namespace millrace

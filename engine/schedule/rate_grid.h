@@ -24,7 +24,6 @@ class RateGrid {
 
   const std::vector<std::vector<int64_t>>& axes() const { return axes_; }
   const std::vector<double>& values() const { return values_; }
-  RateGrid Scaled(double factor) const;
 
  private:
   std::vector<std::vector<int64_t>> axes_;
