@@ -75,19 +75,19 @@ void DropFromCache(const std::vector<std::string>& files) {
   }
 }
 
-// The best of some runs, in seconds.
-template <typename Run>
-absl::StatusOr<double> BestSeconds(const Options& options, const std::vector<std::string>& files,
-                                   Run run) {
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < options.repeats; ++i) {
+// The best of some runs of one thing, in seconds.
+struct Best {
+  double seconds = std::numeric_limits<double>::infinity();
+
+  template <typename Run>
+  absl::Status Measure(const Options& options, const std::vector<std::string>& files, Run run) {
     if (options.cold) DropFromCache(files);
     const absl::Time begin = absl::Now();
     MILLRACE_RETURN_IF_ERROR(run());
-    best = std::min(best, absl::ToDoubleSeconds(absl::Now() - begin));
+    seconds = std::min(seconds, absl::ToDoubleSeconds(absl::Now() - begin));
+    return absl::OkStatus();
   }
-  return best;
-}
+};
 
 // Reads all of `file` to `out` in order, a MiB at a time, by all threads of `pool`.
 absl::Status ReadPlainly(const std::string& file, ThreadPool& pool, char* out) {
@@ -107,21 +107,12 @@ absl::Status ReadPlainly(const std::string& file, ThreadPool& pool, char* out) {
   return failed ? absl::InternalError(absl::StrCat("cannot read ", file)) : absl::OkStatus();
 }
 
-absl::StatusOr<double> PlainSeconds(const Options& options, const std::vector<std::string>& files,
-                                    int threads) {
-  ThreadPool pool(threads);
-  MILLRACE_ASSIGN_OR_RETURN(
-      AlignedBuffer buffer,
-      AlignedBuffer::Allocate(static_cast<size_t>(TotalBytes(files)), "plain reading"));
-  std::fill_n(buffer.as<char>(), buffer.size(), '\1');
-  return BestSeconds(options, files, [&]() -> absl::Status {
-    char* out = buffer.as<char>();
-    for (const std::string& file : files) {
-      MILLRACE_RETURN_IF_ERROR(ReadPlainly(file, pool, out));
-      out += fs::file_size(file);
-    }
-    return absl::OkStatus();
-  });
+absl::Status ReadAllPlainly(const std::vector<std::string>& files, ThreadPool& pool, char* out) {
+  for (const std::string& file : files) {
+    MILLRACE_RETURN_IF_ERROR(ReadPlainly(file, pool, out));
+    out += fs::file_size(file);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status WriteModel(const ModelSpec& model, const HostState& state, const std::string& folder) {
@@ -162,24 +153,35 @@ absl::Status CompareFiles(const std::string& folder, const std::string& again) {
   return absl::OkStatus();
 }
 
+// What is compared takes turns, so that it shares what else the machine does.
 absl::Status Load(const Options& options, const RecipeName& recipe,
-                  const std::vector<std::string>& files, const std::vector<double>& plain) {
+                  const std::vector<std::string>& files) {
   MILLRACE_ASSIGN_OR_RETURN(const ModelSpec model, ReadModelDirectoryConfig(options.folder));
-  ThreadPool pool(options.threads);
+  ThreadPool alone(1), pool(options.threads);
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<HostState> state,
                             HostState::Create(MakeSlabLayouts(model), recipe.recipe, DType::kBF16,
                                               pool, OptimizerKind::kSgd));
+  const int64_t bytes = TotalBytes(files);
+  MILLRACE_ASSIGN_OR_RETURN(AlignedBuffer buffer,
+                            AlignedBuffer::Allocate(static_cast<size_t>(bytes), "plain reading"));
+  std::fill_n(buffer.as<char>(), buffer.size(), '\1');
   const int64_t peak = PeakBytes();
-  MILLRACE_ASSIGN_OR_RETURN(const double seconds, BestSeconds(options, files, [&] {
-                              return LoadWeights(model, options.folder, pool, state.get());
-                            }));
-  std::cout << absl::StreamFormat("load, %s, %d threads: %.3f s, %.2f GB/s;", recipe.name,
-                                  options.threads, seconds, TotalBytes(files) / seconds * 1e-9);
-  for (size_t i = 0; i < plain.size(); ++i) {
-    std::cout << absl::StreamFormat(" %.0f%% of the plain loop on %d,", 100 * plain[i] / seconds,
-                                    i + 1);
+  Best one, many, load;
+  for (int i = 0; i < options.repeats; ++i) {
+    MILLRACE_RETURN_IF_ERROR(one.Measure(
+        options, files, [&] { return ReadAllPlainly(files, alone, buffer.as<char>()); }));
+    MILLRACE_RETURN_IF_ERROR(many.Measure(
+        options, files, [&] { return ReadAllPlainly(files, pool, buffer.as<char>()); }));
+    MILLRACE_RETURN_IF_ERROR(load.Measure(
+        options, files, [&] { return LoadWeights(model, options.folder, pool, state.get()); }));
   }
-  std::cout << absl::StreamFormat(" %.1f MiB more memory\n", (PeakBytes() - peak) / 1048576.0);
+  const auto speed = [&](const Best& best) { return bytes * 1e-9 / best.seconds; };
+  std::cout << absl::StreamFormat(
+      "%s: plain loop %.2f GB/s, on %d threads %.2f; load on %d %.2f: %.0f%% and %.0f%%; "
+      "%.1f MiB more memory\n",
+      recipe.name, speed(one), options.threads, speed(many), options.threads, speed(load),
+      100 * one.seconds / load.seconds, 100 * many.seconds / load.seconds,
+      static_cast<double>(PeakBytes() - peak) / 1048576);
   if (!options.round_trip) return absl::OkStatus();
   const std::string again = options.folder + ".again";
   MILLRACE_RETURN_IF_ERROR(WriteModel(model, *state, again));
@@ -193,14 +195,8 @@ absl::Status Run(const Options& options) {
   const std::vector<std::string> files = WeightFiles(options.folder);
   std::cout << absl::StreamFormat("%s: %.2f GB, %s\n", options.folder, TotalBytes(files) * 1e-9,
                                   options.cold ? "not in the page cache" : "in the page cache");
-  std::vector<double> plain;
-  for (int threads = 1; threads <= options.threads; ++threads) {
-    MILLRACE_ASSIGN_OR_RETURN(plain.emplace_back(), PlainSeconds(options, files, threads));
-    std::cout << absl::StreamFormat("plain loop, %d threads: %.3f s, %.2f GB/s\n", threads,
-                                    plain.back(), TotalBytes(files) / plain.back() * 1e-9);
-  }
   for (const RecipeName& recipe : kRecipes) {
-    MILLRACE_RETURN_IF_ERROR(Load(options, recipe, files, plain));
+    MILLRACE_RETURN_IF_ERROR(Load(options, recipe, files));
   }
   return absl::OkStatus();
 }
