@@ -91,6 +91,10 @@ const Setting kSettings[] = {
      [](const std::string& text, Config* config) {
        return ParseCount(text, 0, &config->max_restarts);
      }},
+    {"max_loaded_models", "Models loaded for generation at the same time [1]",
+     [](const std::string& text, Config* config) {
+       return ParseCount(text, 1, &config->max_loaded_models);
+     }},
     {"worker_binary", "Program that runs a job [millrace-worker beside this program]",
      [](const std::string& text, Config* config) {
        return ParsePath(text, &config->worker_binary);

@@ -23,6 +23,8 @@ struct Config {
   int max_running_jobs = 1;
   int max_queued_jobs = 1000;
   int max_restarts = 3;
+  // Models that are loaded for generation at the same time.
+  int max_loaded_models = 1;
   // Program that runs a job.
   std::string worker_binary;
   // Time for running jobs to save before the daemon ends all the same.

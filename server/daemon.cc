@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
+#include "server/base/errors.h"
 #include "server/base/resource_names.h"
 #include "server/base/version.h"
 #include "server/jobs/state_machine.h"
@@ -61,6 +62,8 @@ absl::Status Daemon::Open() {
 
   Supervisor::Options supervisor{
       .paths = paths_, .worker_program = config_.worker_binary, .socket = paths_.WorkerSocket()};
+  // None is started before inference_ is there.
+  supervisor.make_room = [this] { inference_->EndIdle(); };
   supervisor_ = std::make_unique<Supervisor>(std::move(supervisor));
 
   JobManager::Options jobs{.paths = paths_,
@@ -89,15 +92,17 @@ absl::Status Daemon::Serve() {
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(
       &checkpoints_, &metrics_,
       [this](const std::string& id) { return manager_->GetJob(id).status(); });
+  MILLRACE_RETURN_IF_ERROR(StartInference());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(MakeRpcMetrics(&metrics_));
   // Both ports and the endpoint file before the first worker: a daemon that cannot have them leaves
   // nothing behind.
-  MILLRACE_ASSIGN_OR_RETURN(grpc_server_,
-                            GrpcServer::Start({.listen = config_.listen},
-                                              {job_service_.get(), node_service_.get(),
-                                               dataset_service_.get(), checkpoint_service_.get()},
-                                              std::move(interceptors)));
+  MILLRACE_ASSIGN_OR_RETURN(
+      grpc_server_,
+      GrpcServer::Start({.listen = config_.listen},
+                        {job_service_.get(), node_service_.get(), dataset_service_.get(),
+                         checkpoint_service_.get(), inference_->service()},
+                        std::move(interceptors)));
   if (!config_.http_listen.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(http_server_, HttpServer::Start(config_.http_listen, &metrics_));
   }
@@ -105,6 +110,25 @@ absl::Status Daemon::Serve() {
   MILLRACE_RETURN_IF_ERROR(manager_->Start());
   supervisor_->AcceptWorkers();
   Calibrate();
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::StartInference() {
+  DaemonInference::Options options{.paths = paths_,
+                                   .worker_program = config_.worker_binary,
+                                   .max_loaded_models = config_.max_loaded_models,
+                                   .checkpoints = &checkpoints_,
+                                   .metrics = &metrics_};
+  options.check_job = [this](const std::string& id) { return manager_->GetJob(id).status(); };
+  options.check_dataset = [this](const std::string& id) -> absl::Status {
+    MILLRACE_ASSIGN_OR_RETURN(const auto dataset, datasets_->Get(id));
+    if (dataset.ready) return absl::OkStatus();
+    return MakeFieldError(
+        ErrorReason::kDatasetInvalid,
+        {{"dataset",
+          absl::StrCat(DatasetName(id), " is still being uploaded; finish the upload")}});
+  };
+  MILLRACE_ASSIGN_OR_RETURN(inference_, DaemonInference::Start(std::move(options)));
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 #include "server/blobs/checkpoint_store.h"
 #include "server/blobs/dataset_store.h"
 #include "server/config.h"
+#include "server/daemon_inference.h"
 #include "server/data_dir_lock.h"
 #include "server/job_log.h"
 #include "server/jobs/job_manager.h"
@@ -59,6 +60,7 @@ class Daemon {
   explicit Daemon(const Config& config);
   absl::Status Open();
   absl::Status Serve();
+  absl::Status StartInference();
   void AddCollectors();
   absl::Status WriteEndpoint();
   // In the background: what it measures delays nobody but those who ask for plans.
@@ -85,6 +87,7 @@ class Daemon {
   std::unique_ptr<NodeServiceAdapter> node_service_;
   std::unique_ptr<DatasetServiceImpl> dataset_service_;
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
+  std::unique_ptr<DaemonInference> inference_;
   std::unique_ptr<GrpcServer> grpc_server_;
   std::unique_ptr<HttpServer> http_server_;
   std::thread calibration_;

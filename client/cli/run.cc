@@ -12,6 +12,7 @@
 #include "client/cli/checkpoint_commands.h"
 #include "client/cli/dataset_commands.h"
 #include "client/cli/exit_codes.h"
+#include "client/cli/generation_commands.h"
 #include "client/cli/job_commands.h"
 #include "client/cli/node_command.h"
 #include "proto/job_file/scalars.h"
@@ -33,6 +34,8 @@ struct Arguments {
   WatchArgs watch;
   LogsArgs logs;
   TraceArgs trace;
+  GenerateArgs generate;
+  EvaluateArgs evaluate;
   bool wait = false;
   // A job or a dataset.
   std::string name;
@@ -174,6 +177,95 @@ void AddDatasetCommands(CLI::App* app, Arguments* a) {
   AddCommand(group, "list", "List datasets", a, [](const Session& s) { return ListDatasets(s); });
 }
 
+void AddGenerationCommands(CLI::App* app, Arguments* a) {
+  CLI::App* generate =
+      AddCommand(app, "generate", "Let a model, or a job's checkpoint, go on from a prompt", a,
+                 [a](const Session& s) { return Generate(s, a->generate); });
+  v1::GenerateTextRequest& request = a->generate.request;
+  generate
+      ->add_option("MODEL", a->generate.model,
+                   "A model or a job, or jobs/JOB/checkpoints/STEP, latest and best too")
+      ->required();
+  CLI::Option* prompt =
+      generate->add_option("--prompt,-p", a->generate.prompts,
+                           "Text to go on from (may be repeated); - is standard input");
+  prompt->take_all()->allow_extra_args(false);
+  CLI::Option* file =
+      generate->add_option("--prompts", a->generate.prompts_file,
+                           "File of one prompt a line, or of JSON objects with \"prompt\"");
+  file->type_name("FILE");
+  const auto number = [generate](const char* name, auto set, const char* help) {
+    generate->add_option_function<double>(name, set, help);
+  };
+  v1::SamplingOptions& sampling = *request.mutable_sampling();
+  generate
+      ->add_option_function<int32_t>(
+          "--max-tokens,-n", [&request](int32_t value) { request.set_max_tokens(value); },
+          "Tokens of each text at most [128]")
+      ->check(CLI::PositiveNumber);
+  number(
+      "--temperature", [&sampling](double value) { sampling.set_temperature(value); },
+      "0 is greedy [0.8]");
+  generate->add_option_function<int32_t>(
+      "--top-k", [&sampling](int32_t value) { sampling.set_top_k(value); },
+      "Only the so many most likely tokens; 0 is all [40]");
+  number(
+      "--top-p", [&sampling](double value) { sampling.set_top_p(value); },
+      "Only the most likely tokens that together reach this [1]");
+  number(
+      "--min-p", [&sampling](double value) { sampling.set_min_p(value); },
+      "Only tokens at least this share as likely as the most likely one [0]");
+  number(
+      "--repetition-penalty", [&sampling](double value) { sampling.set_repetition_penalty(value); },
+      "Above 1 makes tokens of the text so far less likely [1]");
+  generate->add_option_function<int64_t>(
+      "--seed", [&sampling](int64_t value) { sampling.set_seed(value); },
+      "Gives the same text again; drawn and told else");
+  generate
+      ->add_option_function<std::vector<std::string>>(
+          "--stop",
+          [&request](const std::vector<std::string>& values) {
+            for (const std::string& value : values) request.add_stop(value);
+          },
+          "The text ends before this (may be repeated)")
+      ->take_all()
+      ->allow_extra_args(false);
+  generate->add_flag_callback(
+      "--ignore-end", [&request] { request.set_ignore_end(true); },
+      "Go on past tokens that end a text");
+  generate->parse_complete_callback([prompt, file] {
+    if (prompt->empty() && file->empty()) throw CLI::RequiredError("--prompt or --prompts");
+  });
+
+  CLI::App* evaluate =
+      AddCommand(app, "evaluate", "Tell a model's loss and perplexity on a dataset", a,
+                 [a](const Session& s) { return Evaluate(s, a->evaluate); });
+  v1::EvaluateTextRequest& asked = a->evaluate.request;
+  evaluate->add_option("MODEL", a->evaluate.model, "As for generate")->required();
+  evaluate->add_option("DATASET", a->evaluate.dataset, "Id of the dataset")->required();
+  evaluate
+      ->add_option_function<int32_t>(
+          "--sequence-length", [&asked](int32_t value) { asked.set_sequence_length(value); },
+          "Tokens that are seen at once [the model's context, at most 2048]")
+      ->check(CLI::PositiveNumber);
+  evaluate
+      ->add_option_function<int64_t>(
+          "--max-sequences", [&asked](int64_t value) { asked.set_max_sequences(value); },
+          "Only so many, from the beginning")
+      ->check(CLI::PositiveNumber);
+  for (CLI::App* command : {generate, evaluate}) {
+    command
+        ->add_option_function<std::string>(
+            "--compute",
+            [&request, &asked](const std::string& value) {
+              request.set_compute(value);
+              asked.set_compute(value);
+            },
+            "bf16 or f32 [bf16 where the node's processor has it]")
+        ->check(CLI::IsMember({"bf16", "f32"}));
+  }
+}
+
 // CLI11 takes a mistyped command for a missing one. Empty when the command is known.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -227,6 +319,7 @@ int RunCommand(const std::vector<std::string>& arguments, const Environment& env
   AddJobCommands(&app, &a);
   AddCheckpointCommands(&app, &a);
   AddDatasetCommands(&app, &a);
+  AddGenerationCommands(&app, &a);
   AddCommand(&app, "info", "Show the daemon's box: cores, memory, devices", &a,
              [](const Session& s) { return ShowNode(s); });
   // Last, so that the commands do not inherit it.

@@ -64,6 +64,7 @@ Connection::Connection(const Options& options) : options_(options) {
   datasets_ = v1::DatasetService::NewStub(channel);
   checkpoints_ = v1::CheckpointService::NewStub(channel);
   node_ = v1::NodeService::NewStub(channel);
+  generation_ = v1::GenerationService::NewStub(channel);
 }
 
 absl::Status Connection::Retry(absl::Duration deadline,

@@ -21,6 +21,7 @@
 #include "grpcpp/client_context.h"
 #include "millrace/v1/checkpoint_service.grpc.pb.h"
 #include "millrace/v1/dataset_service.grpc.pb.h"
+#include "millrace/v1/generation_service.grpc.pb.h"
 #include "millrace/v1/job_service.grpc.pb.h"
 #include "millrace/v1/node_service.grpc.pb.h"
 
@@ -51,6 +52,7 @@ class Connection {
   v1::DatasetService::StubInterface& datasets() { return *datasets_; }
   v1::CheckpointService::StubInterface& checkpoints() { return *checkpoints_; }
   v1::NodeService::StubInterface& node() { return *node_; }
+  v1::GenerationService::StubInterface& generation() { return *generation_; }
   const Options& options() const { return options_; }
 
   // One unary method:
@@ -83,6 +85,7 @@ class Connection {
   std::unique_ptr<v1::DatasetService::StubInterface> datasets_;
   std::unique_ptr<v1::CheckpointService::StubInterface> checkpoints_;
   std::unique_ptr<v1::NodeService::StubInterface> node_;
+  std::unique_ptr<v1::GenerationService::StubInterface> generation_;
 };
 
 // Ends a call in progress when the token is triggered, for as long as this lives.

@@ -12,6 +12,7 @@
 //     prepared/                  its tokens, until it has ended
 //     traces/steps-A-B.json      what happened on each stream in steps A to B
 //   datasets/ID/                 one dataset
+//   inference/                   sockets, logs and tokens of loaded models; emptied at start
 //   trash/                       on its way out; emptied at start
 #ifndef MILLRACE_SERVER_BASE_PATHS_H_
 #define MILLRACE_SERVER_BASE_PATHS_H_
@@ -37,6 +38,7 @@ class DataPaths {
   std::string CpuProfile(absl::string_view compute, int64_t threads) const {
     return absl::StrCat(root_, "/cpu-profile-", compute, "-", threads, ".json");
   }
+  std::string Inference() const { return absl::StrCat(root_, "/inference"); }
   std::string Trash() const { return absl::StrCat(root_, "/trash"); }
 
   // Folders of jobs that the store did not know when a new job took their id.

@@ -103,6 +103,20 @@ inline constexpr MetricDefinition kLastCheckpointTime = {
     "millrace_checkpoint_last_success_timestamp_seconds", MetricKind::kGauge,
     "Unix time of the last complete checkpoint.", "job_id"};
 
+// Generation and evaluation.
+inline constexpr MetricDefinition kInferenceCalls = {
+    "millrace_inference_calls_total", MetricKind::kCounter,
+    "Generations and evaluations that ended: ok, cancelled or error.", "kind,result"};
+inline constexpr MetricDefinition kPromptTokens = {"millrace_generation_prompt_tokens_total",
+                                                   MetricKind::kCounter, "Tokens of prompts."};
+inline constexpr MetricDefinition kGeneratedTokens = {
+    "millrace_generation_tokens_total", MetricKind::kCounter, "Tokens that were generated."};
+inline constexpr MetricDefinition kGenerationSeconds = {
+    "millrace_generation_seconds_total", MetricKind::kCounter,
+    "Time in which prompts were read (prompt) and texts went on (text).", "phase"};
+inline constexpr MetricDefinition kLoadedModels = {"millrace_loaded_models", MetricKind::kGauge,
+                                                   "Models that are loaded for generation."};
+
 // The box.
 inline constexpr MetricDefinition kStorageFree = {
     "millrace_storage_free_bytes", MetricKind::kGauge,
@@ -138,6 +152,9 @@ inline constexpr const MetricDefinition* kAllMetrics[] = {
     &metric::kMemoryUsed,       &metric::kLastCheckpointTime,
     &metric::kStorageFree,      &metric::kStorageReserved,
     &metric::kCheckpointStored, &metric::kTransferBytes,
+    &metric::kInferenceCalls,   &metric::kPromptTokens,
+    &metric::kGeneratedTokens,  &metric::kGenerationSeconds,
+    &metric::kLoadedModels,
 };
 
 }  // namespace millrace

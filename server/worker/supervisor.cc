@@ -98,6 +98,7 @@ absl::Status Supervisor::Start(const std::string& job_id, int32_t attempt,
   MILLRACE_RETURN_IF_ERROR(WriteFileAtomically(job_file, FormatJobFile(spec)));
 
   MILLRACE_ASSIGN_OR_RETURN(JobLock job_lock, JobLock::Take(worker->job_dir));
+  options_.make_room();
   MILLRACE_ASSIGN_OR_RETURN(
       WorkerProcess process,
       WorkerProcess::Start({options_.worker_program, "--job_dir", worker->job_dir, "--data_dir",

@@ -51,6 +51,8 @@ class Supervisor : public WorkerLauncher {
     absl::Duration stop_grace = absl::Minutes(15);
     // From SIGTERM to SIGKILL, after stop_grace.
     absl::Duration terminate_grace = absl::Minutes(1);
+    // Called before a worker is started: gives back memory that can be spared.
+    std::function<void()> make_room = [] {};
   };
 
   explicit Supervisor(Options options);

@@ -1,4 +1,4 @@
-// millrace-worker: runs one training job, under a daemon or on its own.
+// millrace-worker: runs one training job, under a daemon or on its own; or serves one model.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -13,6 +13,7 @@
 
 #include "server/worker/daemon_run.h"
 #include "server/worker/exit_codes.h"
+#include "server/worker/infer_run.h"
 #include "server/worker/job_lock.h"
 #include "server/worker/local_run.h"
 #include "server/worker/worker_log.h"
@@ -37,6 +38,8 @@ struct Flags {
   LocalRunOptions local;
   DaemonRunOptions daemon;
   int lock_fd = -1;
+  InferOptions infer;
+  bool serve_model = false;
 };
 
 // Takes SIGTERM and SIGINT, which all other threads must have blocked: the first asks the run to
@@ -57,10 +60,20 @@ void HandleSignals(const sigset_t& signals, StopControl& stop, spdlog::logger& l
   }
 }
 
-WorkerExitCode Run(const Flags& flags, StopControl& stop, spdlog::logger& log) {
-  if (flags.daemon.job_dir.empty()) return RunLocally(flags.local, stop, log);
+void YieldToDaemon() {
   setpriority(PRIO_PROCESS, 0, kNiceness);
   std::ofstream("/proc/self/oom_score_adj") << kOutOfMemoryScore;
+}
+
+// Signals end it as they do any process: it has nothing to save.
+WorkerExitCode ServeModel(const Flags& flags) {
+  if (flags.infer.lifeline_fd >= 0) YieldToDaemon();
+  return RunInference(flags.infer, *MakeWorkerLog(STDERR_FILENO));
+}
+
+WorkerExitCode Run(const Flags& flags, StopControl& stop, spdlog::logger& log) {
+  if (flags.daemon.job_dir.empty()) return RunLocally(flags.local, stop, log);
+  YieldToDaemon();
   std::unique_ptr<JobLock> lock;
   if (flags.lock_fd >= 0) {
     lock = std::make_unique<JobLock>(JobLock::Adopt(flags.lock_fd));
@@ -90,18 +103,32 @@ int Main(int argc, char** argv) {
   auto* socket = app.add_option("--socket", flags.daemon.socket, "the daemon's Unix socket");
   auto* attempt = app.add_option("--attempt", flags.daemon.attempt, "number of this attempt");
   app.add_option("--lock_fd", flags.lock_fd, "open file that holds the lock of --job_dir");
+  auto* infer = app.add_subcommand("infer", "serves a model to millraced on a Unix socket");
+  infer->add_option("--socket", flags.infer.socket, "where to listen")->required();
+  infer->add_option("--model", flags.infer.model, "model directory, checkpoint or GGUF file")
+      ->required();
+  infer->add_option("--compute", flags.infer.compute, "bf16 or f32 [bf16 where there is]");
+  infer->add_option("--threads", flags.infer.threads, "compute threads [the machine's cores]");
+  infer->add_option("--token_dir", flags.infer.token_folder, "where tokens of datasets are kept")
+      ->required();
+  infer->add_option("--lifeline_fd", flags.infer.lifeline_fd,
+                    "open file whose end is that of the process");
   spec->needs(dir)->excludes(job_dir);
   dir->needs(spec);
   job_dir->needs(data_dir)->needs(socket)->needs(attempt);
   try {
     app.parse(argc, argv);
-    if (spec->empty() && job_dir->empty()) throw CLI::RequiredError("--spec and --dir");
+    flags.serve_model = infer->parsed();
+    if (!flags.serve_model && spec->empty() && job_dir->empty()) {
+      throw CLI::RequiredError("--spec and --dir");
+    }
   } catch (const CLI::ParseError& error) {
     const bool is_help = app.exit(error) == 0;
     return static_cast<int>(is_help ? WorkerExitCode::kDone : WorkerExitCode::kUsage);
   }
 
   signal(SIGPIPE, SIG_IGN);
+  if (flags.serve_model) return static_cast<int>(ServeModel(flags));
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

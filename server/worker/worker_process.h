@@ -13,7 +13,8 @@
 
 namespace millrace {
 
-// The number that the lock's open file has in the worker.
+// The number that the lock's open file has in the worker; of one that serves a model, the pipe that
+// tells it that the daemon lives.
 inline constexpr int kLockFd = 3;
 
 // A process, held by a pidfd so that its id is never mistaken for another's. Its destruction
