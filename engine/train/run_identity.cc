@@ -1,9 +1,13 @@
 #include "engine/train/run_identity.h"
 
+#include <optional>
 #include <set>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "engine/model/families.h"
 #include "nlohmann/json.hpp"
 
@@ -11,6 +15,8 @@ namespace millrace {
 namespace {
 
 using nlohmann::json;
+
+constexpr absl::string_view kConfigPrefix = "model.config.";
 
 const char* NameOf(ScheduleKind kind) {
   switch (kind) {
@@ -31,6 +37,18 @@ std::string ValueOf(const RunIdentity& identity, const std::string& field) {
   return found == identity.end() ? "nothing" : found->second;
 }
 
+// What the fields of the config say, in whatever version's form.
+std::optional<ModelSpec> ModelOf(const RunIdentity& identity) {
+  json config = json::object();
+  for (const auto& [field, value] : identity) {
+    if (!absl::StartsWith(field, kConfigPrefix)) continue;
+    config[field.substr(kConfigPrefix.size())] =
+        json::parse(value, nullptr, /*allow_exceptions=*/false);
+  }
+  absl::StatusOr<ModelSpec> model = ParseModelConfig(config, std::nullopt);
+  return model.ok() ? std::optional(*std::move(model)) : std::nullopt;
+}
+
 void AdoptInteger(const RunIdentity& identity, const std::string& field,
                   std::optional<int64_t>* value) {
   int64_t saved;
@@ -46,7 +64,7 @@ RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
                        const std::string& data_sha256, const StepShape& shape) {
   json fields;
   const json config = WriteModelConfig(model);
-  for (const auto& [key, value] : config.items()) fields["model.config." + key] = value;
+  for (const auto& [key, value] : config.items()) fields[absl::StrCat(kConfigPrefix, key)] = value;
   fields.erase("model.config.torch_dtype");
   if (!spec.model_from.empty()) fields["model.from"] = spec.model_from;
   // Which tokens it makes is in the hash of the data.
@@ -88,8 +106,11 @@ absl::Status CheckSameRun(const RunIdentity& checkpoint, const RunIdentity& job,
   std::set<std::string> fields;
   for (const auto& [field, value] : checkpoint) fields.insert(field);
   for (const auto& [field, value] : job) fields.insert(field);
+  const std::optional<ModelSpec> model = ModelOf(checkpoint);
+  const bool same_model = model.has_value() && model == ModelOf(job);
   std::string differences;
   for (const std::string& field : fields) {
+    if (same_model && absl::StartsWith(field, kConfigPrefix)) continue;
     const std::string saved = ValueOf(checkpoint, field);
     const std::string asked = ValueOf(job, field);
     if (saved == asked) continue;

@@ -24,7 +24,8 @@ inline constexpr char kWeightsField[] = "model.weights";
 RunIdentity IdentityOf(const TrainSpec& spec, const ModelSpec& model,
                        const std::string& data_sha256, const StepShape& shape);
 
-// FAILED_PRECONDITION names each field that differs, with both values.
+// FAILED_PRECONDITION names each field that differs, with both values. Configs of the same model do
+// not differ, as versions of this program may write them in their own forms.
 absl::Status CheckSameRun(const RunIdentity& checkpoint, const RunIdentity& job,
                           int64_t checkpoint_step);
 

@@ -36,6 +36,21 @@ TEST(RunIdentityTest, TheSameRunMayGoOn) {
   EXPECT_TRUE(CheckSameRun(identity, identity, 10).ok());
 }
 
+TEST(RunIdentityTest, AConfigInTheFormOfAnotherVersionIsTheSameRun) {
+  const RunIdentity job = IdentityOf(Spec(), Model(), "abc", kShape);
+  RunIdentity older = job;
+  ASSERT_EQ(older.erase("model.config.pad_token_id"), 1u);
+  older["model.config.rope_interleaved"] = "false";
+  EXPECT_TRUE(CheckSameRun(older, job, 10).ok()) << CheckSameRun(older, job, 10);
+  older["model.config.rms_norm_eps"] = "0.5";
+  EXPECT_THAT(std::string(CheckSameRun(older, job, 10).message()),
+              HasSubstr("model.config.rms_norm_eps"));
+  // Of a version that knows more.
+  older = job;
+  older["model.config.unheard_of"] = "1";
+  EXPECT_FALSE(CheckSameRun(older, job, 10).ok());
+}
+
 TEST(RunIdentityTest, NamesEachFieldThatDiffersWithBothValues) {
   TrainSpec other = Spec();
   other.seed = 8;
