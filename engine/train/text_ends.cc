@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "engine/base/file.h"
+#include "engine/base/json_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/model/gguf_file.h"
 #include "nlohmann/json.hpp"
@@ -39,8 +39,7 @@ absl::Status ReadFolder(const fs::path& folder, std::vector<int32_t>* ids) {
     const std::string path = folder / name;
     std::error_code error;
     if (!fs::exists(path, error)) continue;
-    MILLRACE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-    const json config = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    MILLRACE_ASSIGN_OR_RETURN(const json config, ReadJsonFile(path));
     if (!config.is_object()) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": is no JSON object"));
     }

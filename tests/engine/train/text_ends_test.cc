@@ -40,5 +40,14 @@ TEST_F(TextEndsTest, AnIdThatIsNoneIsRefusedByName) {
   EXPECT_NE(status.message().find("config.json: eos_token_id: \"x\""), std::string::npos) << status;
 }
 
+TEST_F(TextEndsTest, ANestThatNoErrorCouldPrintIsRefused) {
+  constexpr size_t kDepth = 1'000'000;
+  Write("generation_config.json",
+        R"({"eos_token_id": )" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}");
+  const absl::Status status = Read().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("generation_config.json"), std::string::npos) << status;
+}
+
 }  // namespace
 }  // namespace millrace
