@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <stdexcept>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -7,10 +8,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "engine/base/json_file.h"
 #include "engine/base/status_macros.h"
 #include "engine/data/byte_pieces.h"
 #include "engine/data/gguf_pre_tokenizers.h"
 #include "engine/data/gguf_tokenizer.h"
+#include "engine/data/post_processor.h"
 #include "engine/data/sentencepiece_file.h"
 #include "engine/data/unicode_text.h"
 #include "nlohmann/json.hpp"
@@ -24,6 +27,8 @@ using Kind = SentencePieceModel::Kind;
 constexpr char kMark[] = "\xe2\x96\x81";  // ▁
 // Of tokens that nothing is merged into: below any other.
 constexpr float kLeastScore = -1e7;
+// All ways to cut a token in two are looked at.
+constexpr size_t kMostTokenBytes = 1024;
 
 absl::Status Refuse(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("GGUF has no word for ", what));
@@ -36,20 +41,21 @@ std::string Named(const json& config, const char* name) {
   return token.is_string() ? token.get<std::string>() : "";
 }
 
-// Sets the ids of the special tokens that the config names, and what else it says.
+std::optional<int64_t> IdOf(const std::string& token, const GgufTokenizer& gguf) {
+  const auto found = std::find(gguf.tokens.begin(), gguf.tokens.end(), token);
+  if (token.empty() || found == gguf.tokens.end()) return std::nullopt;
+  return found - gguf.tokens.begin();
+}
+
+// Sets the ids of the special tokens that the config names, and what else it says. A token that
+// texts begin with is the begin, whatever the config calls so.
 void ReadConfig(const json& config, GgufTokenizer* gguf) {
-  const auto find = [&](const char* name) -> std::optional<int64_t> {
-    const std::string token = Named(config, name);
-    const auto found = std::find(gguf->tokens.begin(), gguf->tokens.end(), token);
-    if (token.empty() || found == gguf->tokens.end()) return std::nullopt;
-    return found - gguf->tokens.begin();
-  };
-  if (const auto id = find("bos_token")) gguf->begin_id = id;
+  const auto find = [&](const char* name) { return IdOf(Named(config, name), *gguf); };
+  const bool begins = gguf->add_begin.value_or(false) && gguf->begin_id.has_value();
+  if (const auto id = find("bos_token"); id && !begins) gguf->begin_id = id;
   if (const auto id = find("eos_token")) gguf->end_id = id;
   if (const auto id = find("unk_token")) gguf->unknown_id = id;
   if (const auto id = find("pad_token")) gguf->padding_id = id;
-  const json add_begin = config.value("add_bos_token", json());
-  if (add_begin.is_boolean()) gguf->add_begin = add_begin.get<bool>();
   const json chat_template = config.value("chat_template", json());
   if (chat_template.is_string()) gguf->chat_template = chat_template.get<std::string>();
 }
@@ -61,6 +67,10 @@ absl::Status Put(int64_t id, const std::string& token, Kind kind, int64_t vocab_
     return absl::InvalidArgumentError(absl::StrCat("token \"", token.substr(0, 100), "\" has id ",
                                                    id, ", but the model has ", vocab_size));
   }
+  if (token.empty() || token.size() > kMostTokenBytes) {
+    return Refuse(absl::StrCat("token ", id, ", which has ", token.size(), " bytes, not 1 to ",
+                               kMostTokenBytes));
+  }
   gguf->tokens[static_cast<size_t>(id)] = token;
   gguf->token_types[static_cast<size_t>(id)] = static_cast<int32_t>(kind);
   return absl::OkStatus();
@@ -69,18 +79,6 @@ absl::Status Put(int64_t id, const std::string& token, Kind kind, int64_t vocab_
 void MakeUnused(int64_t vocab_size, GgufTokenizer* gguf) {
   for (int64_t id = 0; id < vocab_size; ++id) gguf->tokens.push_back(absl::StrCat("[PAD", id, "]"));
   gguf->token_types.assign(gguf->tokens.size(), static_cast<int32_t>(Kind::kUnused));
-}
-
-// Whether the post-processor puts a token before the text.
-bool AddsBegin(const json& processor) {
-  if (!processor.is_object()) return false;
-  if (processor.value("type", "") == "Sequence") {
-    const json parts = processor.value("processors", json::array());
-    return std::any_of(parts.begin(), parts.end(), AddsBegin);
-  }
-  const json single = processor.value("single", json::array());
-  return processor.value("type", "") == "TemplateProcessing" && !single.empty() &&
-         single[0].is_object() && single[0].contains("SpecialToken");
 }
 
 std::pair<std::string, std::string> PartsOf(const json& merge) {
@@ -232,13 +230,21 @@ absl::Status ReadJson(const json& file, int64_t vocab_size, GgufTokenizer* gguf)
     const Kind kind = token.value("special", false) ? Kind::kControl : Kind::kUserDefined;
     MILLRACE_RETURN_IF_ERROR(Put(token.at("id").get<int64_t>(), content, kind, vocab_size, gguf));
   }
-  gguf->add_begin = AddsBegin(file.value("post_processor", json()));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string begin,
+                            BeginOfPostProcessor(file.value("post_processor", json())));
+  gguf->add_begin = !begin.empty();
+  gguf->begin_id = IdOf(begin, *gguf);
+  if (!begin.empty() && !gguf->begin_id) {
+    return absl::InvalidArgumentError(absl::StrCat("post_processor: begins texts with \"",
+                                                   begin.substr(0, 100), "\", which is no token"));
+  }
   const json decoder = file.value("decoder", json());
   const bool byte_level = decoder.is_object() && decoder.value("type", "") == "ByteLevel";
   return byte_level ? ReadByteLevel(file, gguf) : ReadPieces(file, gguf);
 }
 
-absl::Status ReadModelFile(absl::string_view content, int64_t vocab_size, GgufTokenizer* gguf) {
+absl::Status ReadModelFile(absl::string_view content, const json& config, int64_t vocab_size,
+                           GgufTokenizer* gguf) {
   MILLRACE_ASSIGN_OR_RETURN(const SentencePieceModel model, ParseSentencePieceModel(content));
   if (model.type != SentencePieceModel::Type::kBpe) return Refuse("a unigram model");
   if (!model.character_map.empty()) return Refuse("the rules of this tokenizer.model's normalizer");
@@ -250,7 +256,6 @@ absl::Status ReadModelFile(absl::string_view content, int64_t vocab_size, GgufTo
   gguf->pre = "default";
   gguf->add_space_prefix = model.add_dummy_prefix;
   gguf->remove_extra_whitespaces = false;
-  gguf->add_begin = true;
   MakeUnused(vocab_size, gguf);
   gguf->scores.assign(gguf->tokens.size(), kLeastScore);
   for (size_t i = 0; i < model.pieces.size(); ++i) {
@@ -258,10 +263,13 @@ absl::Status ReadModelFile(absl::string_view content, int64_t vocab_size, GgufTo
     const auto id = static_cast<int64_t>(i);
     MILLRACE_RETURN_IF_ERROR(Put(id, text, kind, vocab_size, gguf));
     gguf->scores[i] = score;
-    if (text == "<s>") gguf->begin_id = id;
+    if (text == model.begin_piece && kind == Kind::kControl) gguf->begin_id = id;
     if (text == model.end_piece) gguf->end_id = id;
   }
   gguf->unknown_id = model.unknown_id;
+  // A tokenizer.json says itself how texts begin; beside a tokenizer.model the config does.
+  gguf->add_begin =
+      gguf->begin_id.has_value() && config.value("add_bos_token", json()) != json(false);
   return absl::OkStatus();
 }
 
@@ -271,23 +279,22 @@ absl::StatusOr<GgufTokenizer> GgufTokenizerOf(absl::string_view tokenizer,
                                               absl::string_view tokenizer_config,
                                               int64_t vocab_size) {
   GgufTokenizer gguf;
-  json config = json::object();
-  try {
-    if (!tokenizer_config.empty()) config = json::parse(tokenizer_config);
-    if (!config.is_object()) throw std::invalid_argument("is no object");
-  } catch (const std::exception& error) {
-    return absl::InvalidArgumentError(absl::StrCat("tokenizer_config.json: ", error.what()));
+  const absl::StatusOr<json> config =
+      tokenizer_config.empty() ? json::object() : ParseJson(tokenizer_config);
+  if (!config.ok() || !config->is_object()) {
+    return absl::InvalidArgumentError("tokenizer_config.json: is no JSON object");
   }
   if (absl::StartsWith(tokenizer, "{")) {
+    MILLRACE_ASSIGN_OR_RETURN(const json file, ParseJson(tokenizer));
     try {
-      MILLRACE_RETURN_IF_ERROR(ReadJson(json::parse(tokenizer), vocab_size, &gguf));
+      MILLRACE_RETURN_IF_ERROR(ReadJson(file, vocab_size, &gguf));
     } catch (const json::exception& error) {
       return absl::InvalidArgumentError(absl::StrCat("tokenizer.json: ", error.what()));
     }
   } else {
-    MILLRACE_RETURN_IF_ERROR(ReadModelFile(tokenizer, vocab_size, &gguf));
+    MILLRACE_RETURN_IF_ERROR(ReadModelFile(tokenizer, *config, vocab_size, &gguf));
   }
-  ReadConfig(config, &gguf);
+  ReadConfig(*config, &gguf);
   return gguf;
 }
 

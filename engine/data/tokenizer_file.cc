@@ -13,6 +13,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/data/bpe_tokenizer.h"
 #include "engine/data/json_fields.h"
+#include "engine/data/post_processor.h"
 #include "engine/data/sentencepiece_file.h"
 #include "engine/data/sentencepiece_tokenizer.h"
 #include "nlohmann/json.hpp"
@@ -28,62 +29,10 @@ constexpr char kModelFile[] = "tokenizer.model";
 constexpr char kTekkenFile[] = "tekken.json";
 constexpr char kConfigFile[] = "tokenizer_config.json";
 constexpr char kAddedFile[] = "added_tokens.json";
-constexpr int kMostDepth = 8;
 constexpr uintmax_t kMostFileBytes = uintmax_t{128} << 20;
 
-// Those that only put special tokens around the text, or only change offsets.
-constexpr absl::string_view kPostProcessors[] = {"ByteLevel", "TemplateProcessing",
-                                                 "BertProcessing", "RobertaProcessing"};
 // Tokens that end documents, where nothing says which does.
 constexpr absl::string_view kUsualEnds[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"};
-
-// The tokens that a template puts before the text, one after the other.
-absl::Status ReadTemplate(const JsonFields& fields, const json& pieces, std::string* begin) {
-  if (!pieces.is_array()) return fields.Problem("a TemplateProcessing must have \"single\"");
-  for (const json& piece : pieces) {
-    const auto special = piece.find("SpecialToken");
-    if (!piece.is_object() || special == piece.end()) break;
-    if (!begin->empty()) {
-      return fields.Problem("more than one token before a text is not supported");
-    }
-    const auto id = special->is_object() ? special->find("id") : special->end();
-    if (id == special->end() || !id->is_string()) {
-      return fields.Problem("a SpecialToken must have an \"id\", a token");
-    }
-    *begin = id->get<std::string>();
-  }
-  return absl::OkStatus();
-}
-
-// Checks that all it does is put tokens around a text; `begin` becomes the one before it, if any.
-absl::Status ReadPostProcessor(const json& value, int depth, std::string* begin) {
-  if (value.is_null()) return absl::OkStatus();
-  JsonFields fields(value, "post_processor");
-  const std::string type = fields.String("type");
-  if (type.empty()) return fields.Finish();
-  if (depth > kMostDepth) return fields.Problem("sequences lie too deep in each other");
-  if (type == "Sequence") {
-    const json& parts = fields.Value("processors");
-    if (!parts.is_array()) return fields.Problem("a Sequence must have \"processors\"");
-    for (const json& part : parts) {
-      MILLRACE_RETURN_IF_ERROR(ReadPostProcessor(part, depth + 1, begin));
-    }
-    return fields.Finish();
-  }
-  if (std::find(std::begin(kPostProcessors), std::end(kPostProcessors), type) ==
-      std::end(kPostProcessors)) {
-    return fields.Problem(absl::StrCat("type \"", type, "\" is not supported"));
-  }
-  if (type == "TemplateProcessing") return ReadTemplate(fields, fields.Value("single"), begin);
-  if (type == "BertProcessing" || type == "RobertaProcessing") {
-    const json& first = fields.Value("cls");  // [token, id]
-    if (!first.is_array() || first.empty() || !first[0].is_string()) {
-      return fields.Problem(absl::StrCat("a ", type, " must have \"cls\", a token and its id"));
-    }
-    *begin = first[0].get<std::string>();
-  }
-  return absl::OkStatus();
-}
 
 // The JSON object in the file `name` of `folder`; an empty one where there is no file.
 absl::StatusOr<json> ReadObject(const fs::path& folder, const char* name) {
@@ -189,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ParseTokenizer(absl::string_view text
   MILLRACE_ASSIGN_OR_RETURN(parts.added_tokens, ParseAddedTokens(added_tokens));
   MILLRACE_ASSIGN_OR_RETURN(parts.normalizer, Normalizer::Parse(normalizer));
   MILLRACE_ASSIGN_OR_RETURN(parts.pre_tokenizer, PreTokenizer::Parse(pre_tokenizer));
-  MILLRACE_RETURN_IF_ERROR(ReadPostProcessor(post_processor, 0, &parts.begin_of_document));
+  MILLRACE_ASSIGN_OR_RETURN(parts.begin_of_document, BeginOfPostProcessor(post_processor));
   MILLRACE_ASSIGN_OR_RETURN(parts.decoder, TokenDecoder::Parse(decoder));
   MILLRACE_ASSIGN_OR_RETURN(parts.model, BpeModel::Parse(model, parts.pre_tokenizer.byte_level()));
   std::string end(end_of_document);

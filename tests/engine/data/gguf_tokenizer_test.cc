@@ -111,6 +111,43 @@ TEST(GgufTokenizer, ASentencePieceOneComesBackWithoutItsFile) {
   });
 }
 
+TEST(GgufTokenizer, TextsBeginAsTheTokenizerItselfHasIt) {
+  // The token of the post-processor, whatever the config says.
+  json file = ByteLevelFile();
+  const auto begin = [](const char* token) {
+    return json{{"type", "RobertaProcessing"}, {"cls", {token, 0}}, {"sep", {token, 0}}};
+  };
+  file["post_processor"] = {{"type", "Sequence"}, {"processors", {begin("<|begin_of_text|>")}}};
+  const auto named = GgufTokenizerOf(
+      file.dump(), R"({"eos_token": "<|end_of_text|>", "add_bos_token": false})", 420);
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->add_begin, true);
+  const auto original = ParseTokenizer(file.dump(), "", "<|end_of_text|>");
+  ASSERT_TRUE(original.ok()) << original.status();
+  ASSERT_TRUE((*original)->begin_of_document().has_value());
+  EXPECT_EQ(named->begin_id, *(*original)->begin_of_document());
+  EXPECT_EQ(Make(*named)->begin_of_document(), (*original)->begin_of_document());
+  file["post_processor"] = begin("none");
+  EXPECT_THAT(std::string(GgufTokenizerOf(file.dump(), "", 420).status().message()),
+              HasSubstr("post_processor: begins texts with \"none\", which is no token"));
+  file["post_processor"] = nullptr;
+  EXPECT_EQ(GgufTokenizerOf(file.dump(), R"({"add_bos_token": true})", 420)->add_begin, false);
+
+  const std::string model = ReadFile(std::string(kSentencePiece) + "/tokenizer.model").value();
+  EXPECT_EQ(GgufTokenizerOf(model, "", 600)->add_begin, true);
+  EXPECT_EQ(GgufTokenizerOf(model, R"({"add_bos_token": false})", 600)->add_begin, false);
+}
+
+TEST(GgufTokenizer, FilesThatWouldExhaustTheStackAreRefused) {
+  constexpr size_t kDepth = 1'000'000;
+  const std::string nest =
+      R"({"model": )" + std::string(kDepth, '[') + std::string(kDepth, ']') + "}";
+  EXPECT_TRUE(absl::IsInvalidArgument(GgufTokenizerOf(nest, "", 420).status()));
+  const std::string file = ByteLevelFile().dump();
+  EXPECT_THAT(std::string(GgufTokenizerOf(file, nest, 420).status().message()),
+              HasSubstr("tokenizer_config.json: "));
+}
+
 TEST(GgufTokenizer, WaysOfSayingTheSameAreTheSame) {
   json file = ByteLevelFile();
   json& split = file["pre_tokenizer"]["pretokenizers"][0];
@@ -220,6 +257,8 @@ TEST(GgufTokenizer, NamesWhatGgufHasNoWordFor) {
             "GGUF has no word for \"lstrip\" of added token \"<|begin_of_text|>\"");
   EXPECT_THAT(RefusalToWrite([](json& file) { file["model"]["vocab"]["more"] = 500; }),
               HasSubstr("token \"more\" has id 500, but the model has 420"));
+  EXPECT_EQ(RefusalToWrite([](json& file) { file["model"]["vocab"][""] = 419; }),
+            "GGUF has no word for token 419, which has 0 bytes, not 1 to 1024");
   EXPECT_THAT(RefusalToWrite([](json& file) { file.erase("model"); }),
               HasSubstr("tokenizer.json: "));
   const std::string unigram =
