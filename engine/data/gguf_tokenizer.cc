@@ -171,7 +171,9 @@ absl::Status AddPieces(const GgufTokenizer& gguf, json* file) {
   model["fuse_unk"] = true;
   model["byte_fallback"] = bytes == 256;
   json& merges = model["merges"] = json::array();
-  for (auto& [left, right] : MergesOfPieces(std::move(pieces))) {
+  auto made = MergesOfPieces(std::move(pieces));
+  if (!made.ok()) return Problem("tokens", made.status().message());
+  for (auto& [left, right] : *made) {
     merges.push_back({std::move(left), std::move(right)});
   }
   const bool prefix = gguf.add_space_prefix.value_or(true);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace millrace {
 
 struct ScoredPiece {
@@ -17,7 +19,11 @@ struct ScoredPiece {
 
 // Every way to make a piece of two others, those with the highest score first. (Of pieces of equal
 // score SentencePiece would take the leftmost in a text; a list of merges cannot say that.)
-std::vector<std::pair<std::string, std::string>> MergesOfPieces(std::vector<ScoredPiece> pieces);
+// INVALID_ARGUMENT above kMostMergeBytes of text, which long pieces of anyone's could come to: all
+// ways to cut one have the square of its length.
+inline constexpr int64_t kMostMergeBytes = int64_t{64} << 20;
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> MergesOfPieces(
+    std::vector<ScoredPiece> pieces);
 
 }  // namespace millrace
 

@@ -232,6 +232,19 @@ TEST(GgufTokenizer, NamesTheKeyThatItCannotRead) {
             "tokenizer.ggml.scores: is missing");
 }
 
+TEST(GgufTokenizer, PiecesWhoseMergesAreTheSquareOfThemAreRefused) {
+  // Of 400 KB, and all ways to cut them would be 270 MB.
+  EXPECT_THAT(RefusalToRead([](GgufTokenizer& gguf) {
+                gguf.model = "llama";
+                gguf.tokens = {"<s>", "</s>"};
+                for (size_t length = 1; length < 900; ++length) {
+                  gguf.tokens.push_back(std::string(length, 'a'));
+                }
+                gguf.scores.assign(gguf.tokens.size(), 0);
+              }),
+              HasSubstr("tokenizer.ggml.tokens: the merges that make these pieces have more than"));
+}
+
 std::string RefusalToWrite(const std::function<void(json&)>& change) {
   json file = ByteLevelFile();
   change(file);
