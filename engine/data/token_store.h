@@ -1,5 +1,5 @@
-// A dataset as one stream of tokens on disk: every document's tokens, each followed by the
-// end-of-document token.
+// A dataset as one stream of tokens on disk: of every document the token that begins documents,
+// where the tokenizer has one, its own, and the one that ends documents.
 //
 // Files in the store's folder: tokens.bin (u16, or u32 for vocabularies above 65,536; little
 // endian), documents.bin (u64: the stream's length after each document), manifest.json (what they

@@ -12,6 +12,10 @@
 // a bounded number at once, in the blocks that training runs. Where the device has memory of its
 // own, units come through two slots, the next while one computes; the head in tiles of classes.
 //
+// Rotary embeddings that go by a sequence's length go by that of the text so far, all that is fed
+// at once included. As in transformers, keys stay as they were turned when a text grows
+// (RotaryScaling::kDynamic), but are made anew when kLongRope changes its factors.
+//
 // Threads: one at a time.
 #ifndef MILLRACE_ENGINE_EXEC_DECODER_H_
 #define MILLRACE_ENGINE_EXEC_DECODER_H_

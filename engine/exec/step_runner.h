@@ -12,6 +12,9 @@
 // it is uploaded; Flush makes what is left. A step whose loss or gradient norm is not finite leaves
 // the weights as they were (without clipping: as they were when it was noticed).
 //
+// Rotary embeddings that go by a sequence's length (RotaryScaling::kDynamic, kLongRope) go by
+// shape.longest_document here, however long the documents of a batch are.
+//
 // Threads: one at a time.
 #ifndef MILLRACE_ENGINE_EXEC_STEP_RUNNER_H_
 #define MILLRACE_ENGINE_EXEC_STEP_RUNNER_H_
