@@ -11,6 +11,7 @@
 #include "engine/base/status_macros.h"
 #include "engine/data/byte_alphabet.h"
 #include "engine/data/tokenizer_file.h"
+#include "engine/data/unicode_text.h"
 #include "engine/train/model_tokenizer.h"
 #include "nlohmann/json.hpp"
 
@@ -58,12 +59,6 @@ bool IsFile(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-std::string CharacterOf(int code_point) {
-  if (code_point < 0x80) return std::string(1, static_cast<char>(code_point));
-  return {static_cast<char>(0xc0 | (code_point >> 6)),
-          static_cast<char>(0x80 | (code_point & 0x3f))};
-}
-
 absl::Status Copy(const fs::path& from, const fs::path& to) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string content, ReadFile(from.string()));
   MILLRACE_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(to.string()));
@@ -108,9 +103,9 @@ absl::Status WriteFilesOf(const TrainSpec& spec, const std::string& checkpoint_f
 
 std::string ByteTokenizerJson() {
   json vocabulary = json::object();
-  for (int code_point = 1; vocabulary.size() < 256; ++code_point) {
-    const std::string character = CharacterOf(code_point);
-    std::string byte;
+  for (char32_t code_point = 1; vocabulary.size() < 256; ++code_point) {
+    std::string character, byte;
+    AppendCharacter(code_point, &character);
     if (AppendBytesOfToken(character, &byte)) {
       vocabulary[character] = static_cast<unsigned char>(byte[0]);
     }

@@ -11,24 +11,6 @@
 namespace millrace {
 namespace {
 
-// Bytes of the valid UTF-8 sequence at the begin of `text` (Unicode 15, table 3-7); 0 when there is
-// none.
-size_t ValidSequence(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (text.size() < length) return 0;
-  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-  if (byte(1) < low || byte(1) > high) return 0;
-  for (size_t i = 2; i < length; ++i) {
-    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
-  }
-  return length;
-}
-
 // The rank-th largest logit, the smallest where there are fewer; NaN is smaller than all.
 float LogitOfRank(absl::Span<const float> logits, int64_t rank) {
   std::vector<float> sorted(logits.begin(), logits.end());
@@ -128,25 +110,10 @@ absl::StatusOr<std::vector<int32_t>> Generate(const std::vector<int32_t>& prompt
     MILLRACE_RETURN_IF_ERROR(
         logits(absl::MakeConstSpan(tokens).last(context), absl::MakeSpan(scores)));
     const int32_t token = DrawToken(scores, params, random.Uniform(static_cast<uint64_t>(i)));
-    if (token == limits.end_of_document) break;
+    if (token < 0 || token == limits.end_of_document) break;
     tokens.push_back(token);
   }
   return std::vector<int32_t>(tokens.begin() + static_cast<ptrdiff_t>(prompt.size()), tokens.end());
-}
-
-std::string ToValidUtf8(absl::string_view text) {
-  std::string valid;
-  while (!text.empty()) {
-    const size_t length = ValidSequence(text);
-    if (length == 0) {
-      valid += "\xef\xbf\xbd";
-      text.remove_prefix(1);
-    } else {
-      valid.append(text.data(), length);
-      text.remove_prefix(length);
-    }
-  }
-  return valid;
 }
 
 }  // namespace millrace

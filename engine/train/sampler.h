@@ -3,13 +3,11 @@
 #define MILLRACE_ENGINE_TRAIN_SAMPLER_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/base/random.h"
 
@@ -55,14 +53,12 @@ struct GenerationLimits {
   int32_t end_of_document = 0;  // ends the text and is not part of it
 };
 
-// The tokens that follow `prompt` (not empty). Token i is decided by random.Uniform(i).
+// The tokens that follow `prompt` (not empty). Token i is decided by random.Uniform(i). They end,
+// too, where no logit is a number.
 absl::StatusOr<std::vector<int32_t>> Generate(const std::vector<int32_t>& prompt,
                                               const GenerationLimits& limits,
                                               const SamplingParams& params,
                                               const CounterRandom& random, LogitsFunction logits);
-
-// `text` with every byte that is not part of a valid UTF-8 sequence replaced by U+FFFD.
-std::string ToValidUtf8(absl::string_view text);
 
 }  // namespace millrace
 

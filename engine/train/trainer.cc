@@ -5,12 +5,14 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/base/random.h"
 #include "engine/base/status_macros.h"
+#include "engine/data/unicode_text.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/run_setup.h"
 #include "engine/train/sampler.h"
@@ -218,8 +220,9 @@ absl::Status Trainer::DrawSamples() {
                  });
     if (absl::IsCancelled(tokens.status()) && stopping() && !stop_.cancelled()) break;
     MILLRACE_RETURN_IF_ERROR(tokens.status());
-    observer_.OnSample(
-        {run_.at.step, spec.prompts[i], ToValidUtf8(run_.tokenizer->Decode(*tokens))});
+    std::string storage;
+    observer_.OnSample({run_.at.step, spec.prompts[i],
+                        std::string(WellFormed(run_.tokenizer->Decode(*tokens), &storage))});
   }
   return absl::OkStatus();
 }

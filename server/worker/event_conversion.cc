@@ -4,13 +4,20 @@
 #include <new>
 #include <string>
 
-#include "engine/train/sampler.h"
+#include "absl/strings/string_view.h"
+#include "engine/data/unicode_text.h"
 #include "server/worker/plan_conversion.h"
 
 namespace millrace {
 namespace {
 
 using Ended = v1::WorkerReport::Ended;
+
+// What a string of a message may hold.
+std::string Utf8(absl::string_view text) {
+  std::string storage;
+  return std::string(WellFormed(text, &storage));
+}
 
 v1::Reason ToReason(FailureReason reason) {
   switch (reason) {
@@ -44,7 +51,7 @@ Ended Failed(v1::Reason reason, const std::string& message) {
   Ended ended;
   ended.set_outcome(Ended::FAILED);
   ended.set_reason(reason);
-  ended.set_message(ToValidUtf8(message));
+  ended.set_message(Utf8(message));
   return ended;
 }
 
@@ -107,8 +114,8 @@ v1::TraceSaved ToProto(const TraceSaved& trace) {
 v1::Sample ToProto(const Sample& sample) {
   v1::Sample proto;
   proto.set_step(sample.step);
-  proto.set_prompt(ToValidUtf8(sample.prompt));
-  proto.set_text(ToValidUtf8(sample.text));
+  proto.set_prompt(Utf8(sample.prompt));
+  proto.set_text(Utf8(sample.text));
   return proto;
 }
 

@@ -136,12 +136,14 @@ TEST(GenerateTest, IsAFunctionOfTheSeed) {
   EXPECT_NE(generate(3), generate(4));
 }
 
-TEST(ToValidUtf8Test, KeepsTextAndReplacesWhatIsNone) {
-  EXPECT_EQ(ToValidUtf8("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"),
-            "a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
-  EXPECT_EQ(ToValidUtf8("\xff"), "\xef\xbf\xbd");
-  EXPECT_EQ(ToValidUtf8("a\xe2\x82"), "a\xef\xbf\xbd\xef\xbf\xbd");
-  EXPECT_EQ(ToValidUtf8("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+TEST(GenerateTest, EndsWhereNoTokenCanBeDrawn) {
+  const auto logits = [](absl::Span<const int32_t> tokens, absl::Span<float> out) {
+    std::fill(out.begin(), out.end(), tokens.size() < 3 ? 0.0f : std::nanf(""));
+    return absl::OkStatus();
+  };
+  const GenerationLimits limits = {
+      .max_tokens = 10, .context = 8, .vocab_size = 4, .end_of_document = 9};
+  EXPECT_EQ(Generate({0}, limits, {.temperature = 0}, CounterRandom(1, 1), logits)->size(), 2);
 }
 
 }  // namespace
