@@ -290,7 +290,7 @@ json WriteModelConfig(const ModelSpec& spec, const WriteConfigOptions& options) 
                  {"pad_token_id", nullptr},
                  {"use_cache", true}};
   if (options.end_of_document) {
-    config["bos_token_id"] = *options.end_of_document;
+    config["bos_token_id"] = options.begin_of_document.value_or(*options.end_of_document);
     config["eos_token_id"] = *options.end_of_document;
   }
   for (const WholeKey& key : family->wholes) config[std::string(key.name)] = spec.*key.member;

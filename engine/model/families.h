@@ -43,8 +43,9 @@ absl::StatusOr<ModelSpec> ParseModelConfig(const nlohmann::json& config,
 struct WriteConfigOptions {
   // "float32" or "bfloat16": the type of the weights beside the config.
   std::string torch_dtype = "float32";
-  // The tokenizer's, written as the token that begins and ends a text.
-  std::optional<int64_t> end_of_document;
+  // The tokenizer's: the tokens that end and that begin a text. Where none begins it, the end of
+  // the text before is written as what does.
+  std::optional<int64_t> end_of_document, begin_of_document;
 };
 
 // A config.json that ParseModelConfig reads back to the same spec and that transformers loads, in

@@ -245,8 +245,10 @@ absl::StatusOr<std::vector<WrittenFile>> WriteModelDirectory(const ModelSpec& sp
     MILLRACE_ASSIGN_OR_RETURN(WrittenFile file, WriteJson(folder, kIndexName, index));
     written.push_back(std::move(file));
   }
-  const json config = WriteModelConfig(
-      spec, {options.dtype == DType::kF32 ? "float32" : "bfloat16", options.end_of_document});
+  const json config =
+      WriteModelConfig(spec, {.torch_dtype = options.dtype == DType::kF32 ? "float32" : "bfloat16",
+                              .end_of_document = options.end_of_document,
+                              .begin_of_document = options.begin_of_document});
   MILLRACE_ASSIGN_OR_RETURN(WrittenFile file, WriteJson(folder, kConfigName, config));
   written.push_back(std::move(file));
   return written;

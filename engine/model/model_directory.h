@@ -34,8 +34,8 @@ struct ModelDirectoryOptions {
   DType dtype = DType::kBF16;
   // Bytes of tensors in one file; a larger tensor gets a file of its own.
   int64_t max_file_bytes = 5'000'000'000;
-  // The tokenizer's, for config.json.
-  std::optional<int64_t> end_of_document;
+  // The tokenizer's, for config.json (WriteConfigOptions).
+  std::optional<int64_t> end_of_document, begin_of_document;
 };
 
 struct WrittenFile {

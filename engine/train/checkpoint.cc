@@ -147,7 +147,8 @@ json TrainerStateToJson(const TrainerState& state) {
 
 absl::Status WriteInto(const std::string& folder, const ModelSpec& model, const HostState& state,
                        const TrainerState& trainer_state, const std::atomic<bool>* cancelled,
-                       const std::string& tokenizer_folder, CheckpointInfo* info) {
+                       const std::string& tokenizer_folder, const Tokenizer* tokenizer,
+                       CheckpointInfo* info) {
   const auto streamed = [&](int64_t unit, int64_t offset, absl::Span<float> out) {
     MILLRACE_RETURN_IF_ERROR(CheckNotCancelled(cancelled));
     if (state.compute_dtype() == DType::kBF16) {
@@ -159,9 +160,13 @@ absl::Status WriteInto(const std::string& folder, const ModelSpec& model, const 
     }
     return absl::OkStatus();
   };
+  ModelDirectoryOptions options = {.dtype = state.compute_dtype()};
+  if (tokenizer != nullptr) {
+    options.end_of_document = tokenizer->end_of_document();
+    options.begin_of_document = tokenizer->begin_of_document();
+  }
   MILLRACE_ASSIGN_OR_RETURN(info->files,
-                            WriteModelDirectory(model, state.layouts(), streamed, folder,
-                                                {.dtype = state.compute_dtype()}));
+                            WriteModelDirectory(model, state.layouts(), streamed, folder, options));
   if (!tokenizer_folder.empty()) {
     MILLRACE_RETURN_IF_ERROR(CopyFiles(tokenizer_folder, folder, &info->files));
   }
@@ -194,7 +199,8 @@ absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& checkpoints,
                                                const ModelSpec& model, const HostState& state,
                                                const TrainerState& trainer_state,
                                                const std::atomic<bool>* cancelled,
-                                               const std::string& tokenizer_folder) {
+                                               const std::string& tokenizer_folder,
+                                               const Tokenizer* tokenizer) {
   CheckpointInfo info;
   info.step = trainer_state.step;
   info.evaluation_loss = trainer_state.evaluation_loss;
@@ -207,8 +213,8 @@ absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& checkpoints,
   fs::remove_all(replaced, error);
   MILLRACE_RETURN_IF_ERROR(MakeFolderDurably(temporary));
 
-  absl::Status status =
-      WriteInto(temporary, model, state, trainer_state, cancelled, tokenizer_folder, &info);
+  absl::Status status = WriteInto(temporary, model, state, trainer_state, cancelled,
+                                  tokenizer_folder, tokenizer, &info);
   const bool replaces = status.ok() && fs::exists(info.folder, error);
   // Interrupted between the two, RemoveLeftovers brings it back.
   if (replaces) status = Rename(info.folder, replaced);

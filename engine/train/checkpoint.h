@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "engine/base/thread_pool.h"
 #include "engine/data/data_loader.h"
+#include "engine/data/tokenizer.h"
 #include "engine/model/model_directory.h"
 #include "engine/model/model_spec.h"
 #include "engine/state/host_state.h"
@@ -49,13 +50,15 @@ struct CheckpointInfo {
 
 // Writes `checkpoints`/{step}, replacing it if it exists: into a folder beside it, every file
 // synced, the manifest last, renamed into place. The files of `tokenizer_folder`, where given, go
-// in too. When that fails (RESOURCE_EXHAUSTED on a full disk; CANCELLED, within a few megabytes,
-// when the flag is set) nothing of it stays, and what was there before still is.
+// in too, and config.json says with which tokens `tokenizer` begins and ends texts. When that fails
+// (RESOURCE_EXHAUSTED on a full disk; CANCELLED, within a few megabytes, when the flag is set)
+// nothing of it stays, and what was there before still is.
 absl::StatusOr<CheckpointInfo> WriteCheckpoint(const std::string& checkpoints,
                                                const ModelSpec& model, const HostState& state,
                                                const TrainerState& trainer_state,
                                                const std::atomic<bool>* cancelled = nullptr,
-                                               const std::string& tokenizer_folder = "");
+                                               const std::string& tokenizer_folder = "",
+                                               const Tokenizer* tokenizer = nullptr);
 
 // The checkpoint in `folder`, if it is complete: its manifest is there and every file has the size
 // that the manifest says. NOT_FOUND without a manifest; DATA_LOSS names the file that is not as it

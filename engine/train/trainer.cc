@@ -236,7 +236,7 @@ absl::Status Trainer::Save(const std::string& trigger) {
   }
   const absl::StatusOr<CheckpointInfo> info =
       WriteCheckpoint(run_.checkpoints, run_.model, *run_.state, run_.at, &stop_.cancel_flag(),
-                      run_.tokenizer_folder);
+                      run_.tokenizer_folder, run_.tokenizer.get());
   if (!info.ok()) return OnDisk(info.status());
   saved_step_ = run_.at.step;
   observer_.OnCheckpoint({info->step, info->size_bytes, SecondsSince(start), trigger});

@@ -408,6 +408,10 @@ TEST(WriteModelConfig, SaysWhatTransformersNeeds) {
   EXPECT_EQ(config["model_type"], "gpt2");
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
   EXPECT_EQ(config["eos_token_id"], 256);
+  EXPECT_EQ(config["bos_token_id"], 256);
+  EXPECT_EQ(
+      WriteModelConfig(*spec, {.end_of_document = 256, .begin_of_document = 255})["bos_token_id"],
+      255);
   EXPECT_EQ(config["activation_function"], "gelu_new");
   EXPECT_EQ(config["resid_pdrop"], 0.0);
 }

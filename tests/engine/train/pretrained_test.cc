@@ -102,6 +102,11 @@ TEST_F(PretrainedTest, BeginsWithTheWeightsOfTheModelAndStepZero) {
   EXPECT_LT(observer_.steps[0].loss, 5);
 }
 
+TEST_F(PretrainedTest, ACheckpointsConfigSaysWhichTokenEndsTexts) {
+  EXPECT_THAT(*ReadFile(*model_ + "/config.json"),
+              AllOf(HasSubstr("\"eos_token_id\": 256"), HasSubstr("\"bos_token_id\": 256")));
+}
+
 TEST_F(PretrainedTest, AGgufFileGivesTheSameWeights) {
   const auto model = ReadModelDirectoryConfig(*model_);
   ASSERT_TRUE(model.ok()) << model.status();
