@@ -70,6 +70,9 @@ struct Setting {
   const char* name;
   const char* help;
   absl::Status (*set)(const std::string& text, Config* config);
+  // Has many values: the flag, under this name, may be repeated, and the file has a list.
+  const char* each = nullptr;
+  void (*clear)(Config* config) = nullptr;
 };
 
 const Setting kSettings[] = {
@@ -107,6 +110,11 @@ const Setting kSettings[] = {
      [](const std::string& text, Config* config) {
        return ParseTime(text, &config->cancel_grace);
      }},
+    {"model_dirs", "Folder below which models may be registered where they lie; may be repeated",
+     [](const std::string& text, Config* config) {
+       return ParsePath(text, &config->model_dirs.emplace_back());
+     },
+     "model-dir", [](Config* config) { config->model_dirs.clear(); }},
     {"log_level", "debug, info, warning or error [info]",
      [](const std::string& text, Config* config) {
        return ParseLogLevel(text, &config->log_level);
@@ -154,6 +162,15 @@ absl::Status ReadConfigFile(const std::string& path, Config* config) {
     if (setting == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat(where, "unknown key '", key, "'; the keys are ", SettingNames()));
+    }
+    if (setting->each != nullptr && entry.second.IsSequence()) {
+      for (const YAML::Node& value : entry.second) {
+        if (!value.IsScalar()) {
+          return absl::InvalidArgumentError(absl::StrCat(where, key, ": must be a list of paths"));
+        }
+        MILLRACE_RETURN_IF_ERROR(Set(*setting, where, value.Scalar(), config));
+      }
+      continue;
     }
     if (!entry.second.IsScalar()) {
       return absl::InvalidArgumentError(absl::StrCat(where, key, ": must be a single value"));
@@ -213,12 +230,19 @@ absl::StatusOr<ParsedCommandLine> ParseCommandLine(const std::vector<std::string
   bool version = false;
   app.add_option("--config", config_file, "YAML file with the settings below, as key: value");
   app.add_flag("--version", version, "Print the version and end");
-  std::map<std::string, std::string> flags;
+  std::map<std::string, std::vector<std::string>> flags;
   std::vector<std::pair<const Setting*, CLI::Option*>> options;
   for (const Setting& setting : kSettings) {
     CLI::Option* option =
-        app.add_option(absl::StrCat("--", setting.name), flags[setting.name], setting.help);
-    option->take_last();
+        app.add_option(absl::StrCat("--", setting.each != nullptr ? setting.each : setting.name),
+                       flags[setting.name], setting.help)
+            ->expected(1)
+            ->type_size(1);
+    if (setting.each != nullptr) {
+      option->take_all();
+    } else {
+      option->take_last();
+    }
     options.push_back({&setting, option});
   }
   try {
@@ -240,7 +264,10 @@ absl::StatusOr<ParsedCommandLine> ParseCommandLine(const std::vector<std::string
   }
   for (const auto& [setting, option] : options) {
     if (option->count() == 0) continue;
-    MILLRACE_RETURN_IF_ERROR(Set(*setting, "--", flags[setting->name], &parsed.config));
+    if (setting->clear != nullptr) setting->clear(&parsed.config);
+    for (const std::string& value : flags[setting->name]) {
+      MILLRACE_RETURN_IF_ERROR(Set(*setting, "--", value, &parsed.config));
+    }
   }
   MILLRACE_RETURN_IF_ERROR(Complete(&parsed.config));
   return parsed;

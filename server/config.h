@@ -31,6 +31,8 @@ struct Config {
   absl::Duration drain_timeout = absl::Seconds(30);
   // Time for a cancelled job to end before it is killed.
   absl::Duration cancel_grace = absl::Seconds(10);
+  // Absolute. Models may be registered where they lie below these folders of the node.
+  std::vector<std::string> model_dirs;
   // debug, info, warning or error.
   std::string log_level = "info";
 };

@@ -13,6 +13,8 @@
 #include "server/base/errors.h"
 #include "server/base/resource_names.h"
 #include "server/base/version.h"
+#include "server/blobs/dataset_store.h"
+#include "server/blobs/tokenizer_store.h"
 #include "server/jobs/state_machine.h"
 #include "server/observe/host_reader.h"
 #include "server/rpc/rpc_metrics.h"
@@ -39,6 +41,34 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
   return daemon;
 }
 
+absl::Status Daemon::OpenBlobs() {
+  const auto jobs_using = [this](std::string (*name_of)(absl::string_view)) {
+    return [this, name_of](const std::string& id) {
+      auto names = manager_->JobsThatNeed(name_of(id));
+      // A store that cannot be read keeps what there is.
+      return names.ok() ? *std::move(names) : std::vector<std::string>{"a job"};
+    };
+  };
+  BlobStore::Options datasets;
+  datasets.folder = paths_.Datasets();
+  datasets.jobs_using = jobs_using(&DatasetName);
+  datasets.outstanding_elsewhere = [this] { return models_->blobs().OutstandingBytes(); };
+  MILLRACE_ASSIGN_OR_RETURN(datasets_, OpenDatasets(std::move(datasets)));
+
+  ModelStore::Options models;
+  models.blobs.folder = paths_.Models();
+  models.blobs.jobs_using = jobs_using(&ModelName);
+  models.blobs.outstanding_elsewhere = [this] { return datasets_->OutstandingBytes(); };
+  models.model_dirs = config_.model_dirs;
+  MILLRACE_ASSIGN_OR_RETURN(models_, ModelStore::Open(std::move(models)));
+
+  BlobStore::Options tokenizers;
+  tokenizers.folder = paths_.Tokenizers();
+  tokenizers.jobs_using = jobs_using(&TokenizerName);
+  MILLRACE_ASSIGN_OR_RETURN(tokenizers_, OpenTokenizers(std::move(tokenizers)));
+  return absl::OkStatus();
+}
+
 absl::Status Daemon::Open() {
   MILLRACE_ASSIGN_OR_RETURN(lock_, DataDirLock::Acquire(paths_));
   MILLRACE_ASSIGN_OR_RETURN(store_, JobStore::Open(paths_.Database(), {}));
@@ -46,14 +76,7 @@ absl::Status Daemon::Open() {
     metrics_.Observe(metric::kStoreCommit, {}, absl::ToDoubleSeconds(time));
   });
 
-  DatasetStore::Options datasets;
-  datasets.folder = paths_.Datasets();
-  datasets.jobs_using = [this](const std::string& id) {
-    auto names = manager_->JobsThatNeed(DatasetName(id));
-    // A store that cannot be read keeps the dataset.
-    return names.ok() ? *std::move(names) : std::vector<std::string>{"a job"};
-  };
-  MILLRACE_ASSIGN_OR_RETURN(datasets_, DatasetStore::Open(std::move(datasets)));
+  MILLRACE_RETURN_IF_ERROR(OpenBlobs());
 
   JobValidator::Options validator;
   validator.datasets = datasets_.get();
@@ -89,8 +112,18 @@ absl::Status Daemon::Serve() {
                                                      executor_.get());
   node_service_ = std::make_unique<NodeServiceAdapter>(paths_.root(), manager_.get());
   dataset_service_ = std::make_unique<DatasetServiceImpl>(datasets_.get(), &metrics_);
+  exporter_ = std::make_unique<CheckpointExporter>(CheckpointExporter::Options{
+      .worker_program = config_.worker_binary, .checkpoints = &checkpoints_});
+  tokenizer_trainer_ = std::make_unique<TokenizerTrainer>(
+      TokenizerTrainer::Options{.worker_program = config_.worker_binary,
+                                .folder = paths_.Tokenizers(),
+                                .datasets = datasets_.get(),
+                                .tokenizers = tokenizers_.get()});
+  tokenizer_service_ =
+      std::make_unique<TokenizerServiceImpl>(tokenizers_.get(), tokenizer_trainer_.get());
+  model_service_ = std::make_unique<ModelServiceImpl>(models_.get(), &metrics_);
   checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(
-      &checkpoints_, &metrics_,
+      &checkpoints_, exporter_.get(), &metrics_,
       [this](const std::string& id) { return manager_->GetJob(id).status(); });
   MILLRACE_RETURN_IF_ERROR(StartInference());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
@@ -99,10 +132,11 @@ absl::Status Daemon::Serve() {
   // nothing behind.
   MILLRACE_ASSIGN_OR_RETURN(
       grpc_server_,
-      GrpcServer::Start({.listen = config_.listen},
-                        {job_service_.get(), node_service_.get(), dataset_service_.get(),
-                         checkpoint_service_.get(), inference_->service()},
-                        std::move(interceptors)));
+      GrpcServer::Start(
+          {.listen = config_.listen},
+          {job_service_.get(), node_service_.get(), dataset_service_.get(), model_service_.get(),
+           tokenizer_service_.get(), checkpoint_service_.get(), inference_->service()},
+          std::move(interceptors)));
   if (!config_.http_listen.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(http_server_, HttpServer::Start(config_.http_listen, &metrics_));
   }
@@ -117,7 +151,6 @@ absl::Status Daemon::StartInference() {
   DaemonInference::Options options{.paths = paths_,
                                    .worker_program = config_.worker_binary,
                                    .max_loaded_models = config_.max_loaded_models,
-                                   .checkpoints = &checkpoints_,
                                    .metrics = &metrics_};
   options.check_job = [this](const std::string& id) { return manager_->GetJob(id).status(); };
   options.check_dataset = [this](const std::string& id) -> absl::Status {
@@ -176,7 +209,9 @@ void Daemon::AddCollectors() {
     if (const auto storage = ReadStorageSpace(paths_.root()); storage.ok()) {
       metrics_.Set(metric::kStorageFree, {}, static_cast<double>(storage->free_bytes));
     }
-    metrics_.Set(metric::kStorageReserved, {}, static_cast<double>(datasets_->OutstandingBytes()));
+    metrics_.Set(
+        metric::kStorageReserved, {},
+        static_cast<double>(datasets_->OutstandingBytes() + models_->blobs().OutstandingBytes()));
     metrics_.Set(metric::kCheckpointStored, {}, static_cast<double>(checkpoints_.StoredBytes()));
     const auto counts = manager_->CountByState();
     if (!counts.ok()) return;

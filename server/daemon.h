@@ -15,8 +15,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/base/paths.h"
+#include "server/blobs/blob_store.h"
 #include "server/blobs/checkpoint_store.h"
-#include "server/blobs/dataset_store.h"
+#include "server/blobs/model_store.h"
 #include "server/config.h"
 #include "server/daemon_inference.h"
 #include "server/data_dir_lock.h"
@@ -31,10 +32,14 @@
 #include "server/rpc/executor.h"
 #include "server/rpc/grpc_server.h"
 #include "server/rpc/job_service.h"
+#include "server/rpc/model_service.h"
 #include "server/rpc/node_service.h"
+#include "server/rpc/tokenizer_service.h"
 #include "server/rpc/worker_service.h"
+#include "server/worker/checkpoint_exporter.h"
 #include "server/worker/job_validator.h"
 #include "server/worker/supervisor.h"
+#include "server/worker/tokenizer_trainer.h"
 
 namespace millrace {
 
@@ -59,6 +64,8 @@ class Daemon {
  private:
   explicit Daemon(const Config& config);
   absl::Status Open();
+  // The stores of datasets, models and tokenizers, and what they know of each other and of jobs.
+  absl::Status OpenBlobs();
   absl::Status Serve();
   absl::Status StartInference();
   void AddCollectors();
@@ -75,8 +82,12 @@ class Daemon {
   JobMetrics job_metrics_;
   JobLog job_log_;
   std::unique_ptr<JobStore> store_;
-  std::unique_ptr<DatasetStore> datasets_;
+  std::unique_ptr<BlobStore> datasets_;
+  std::unique_ptr<ModelStore> models_;
+  std::unique_ptr<BlobStore> tokenizers_;
   CheckpointStore checkpoints_;
+  std::unique_ptr<CheckpointExporter> exporter_;
+  std::unique_ptr<TokenizerTrainer> tokenizer_trainer_;
   std::unique_ptr<JobValidator> validator_;
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<JobManager> manager_;
@@ -86,6 +97,8 @@ class Daemon {
   std::unique_ptr<JobServiceAdapter> job_service_;
   std::unique_ptr<NodeServiceAdapter> node_service_;
   std::unique_ptr<DatasetServiceImpl> dataset_service_;
+  std::unique_ptr<ModelServiceImpl> model_service_;
+  std::unique_ptr<TokenizerServiceImpl> tokenizer_service_;
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;
   std::unique_ptr<DaemonInference> inference_;
   std::unique_ptr<GrpcServer> grpc_server_;

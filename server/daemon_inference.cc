@@ -1,5 +1,6 @@
 #include "server/daemon_inference.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -9,6 +10,7 @@
 #include "engine/train/inference_model.h"
 #include "engine/train/system_memory.h"
 #include "server/base/resource_names.h"
+#include "server/blobs/model_path.h"
 
 namespace millrace {
 namespace {
@@ -16,21 +18,15 @@ namespace {
 // `jobs/{id}` is its latest checkpoint.
 absl::StatusOr<ResolvedModel> Resolve(const DaemonInference::Options& options,
                                       const std::string& name) {
-  constexpr absl::string_view kJobs = "jobs/";
-  if (absl::StartsWith(name, "models/")) {
-    return absl::NotFoundError(absl::StrCat(name, " is not there"));
+  std::string whole = name;
+  if (absl::StartsWith(name, "jobs/")) {
+    if (std::count(name.begin(), name.end(), '/') == 1)
+      absl::StrAppend(&whole, "/checkpoints/latest");
+    MILLRACE_ASSIGN_OR_RETURN(const CheckpointName checkpoint, ParseCheckpointName("model", whole));
+    MILLRACE_RETURN_IF_ERROR(options.check_job(checkpoint.job_id));
   }
-  const bool is_job = absl::StartsWith(name, kJobs) &&
-                      !absl::StrContains(absl::string_view(name).substr(kJobs.size()), "/");
-  MILLRACE_ASSIGN_OR_RETURN(
-      const CheckpointName checkpoint,
-      ParseCheckpointName("model", is_job ? absl::StrCat(name, "/checkpoints/latest") : name));
-  MILLRACE_RETURN_IF_ERROR(options.check_job(checkpoint.job_id));
-  MILLRACE_ASSIGN_OR_RETURN(const StoredCheckpoint stored,
-                            options.checkpoints->Get(checkpoint.job_id, checkpoint.step));
-  return ResolvedModel{
-      absl::StrCat(JobName(checkpoint.job_id), "/checkpoints/", stored.step),
-      absl::StrCat(options.paths.Checkpoints(checkpoint.job_id), "/", stored.step)};
+  MILLRACE_ASSIGN_OR_RETURN(NamedModel model, FindModel(options.paths, "model", whole));
+  return ResolvedModel{std::move(model.name), std::move(model.path)};
 }
 
 DType ComputeOf(const std::string& compute) {

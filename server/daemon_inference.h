@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "server/base/paths.h"
-#include "server/blobs/checkpoint_store.h"
 #include "server/inference/inference_pool.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/generation_service.h"
@@ -23,8 +22,7 @@ class DaemonInference {
     DataPaths paths;
     std::string worker_program;
     int max_loaded_models = 1;
-    // Both outlive this.
-    const CheckpointStore* checkpoints;
+    // Outlives this.
     Metrics* metrics;
     // NOT_FOUND JOB_NOT_FOUND for a job that there is not.
     std::function<absl::Status(const std::string& job_id)> check_job;

@@ -7,6 +7,7 @@
 #include "client/cli/table.h"
 #include "client/cli/transfer_view.h"
 #include "client/lib/checkpoint_download.h"
+#include "client/lib/local_file.h"
 
 namespace millrace {
 namespace {
@@ -109,6 +110,44 @@ absl::StatusOr<int> DownloadCheckpointCommand(const Session& session, const std:
   if (session.Print(*checkpoint)) return 0;
   session.out() << target << " has step " << checkpoint->step() << " ("
                 << HumanBytes(checkpoint->size_bytes()) << ", every SHA-256 checked)" << std::endl;
+  return 0;
+}
+
+absl::StatusOr<int> ExportCheckpointCommand(const Session& session, const ExportArgs& args) {
+  if (args.format == "hf") {
+    if (!args.weight_type.empty()) {
+      return absl::InvalidArgumentError(
+          "--type is for --format gguf; a Hugging Face folder has the job's own type");
+    }
+    return DownloadCheckpointCommand(session, args.job, args.step, args.out);
+  }
+  // `latest` is looked up once, so that what is fetched is what was exported.
+  absl::StatusOr<v1::Checkpoint> checkpoint = Find(session, args.job, args.step);
+  if (!checkpoint.ok()) return checkpoint.status();
+  v1::ExportCheckpointRequest request;
+  request.set_name(checkpoint->name());
+  request.set_format(args.format);
+  request.set_weight_type(args.weight_type);
+  absl::StatusOr<v1::CheckpointFile> file;
+  {
+    TransferView view(session, "exporting", absl::StrCat("step ", checkpoint->step()));
+    file = ExportCheckpoint(*session.connection, request, view.Options());
+  }
+  if (!file.ok()) return file.status();
+  const std::string target = args.out.empty() ? ResourceId(file->path()) : args.out;
+  absl::Status status = CheckReplaceable(target);
+  if (!status.ok()) return status;
+  {
+    TransferView view(session, "downloading", target);
+    status = DownloadExport(*session.connection, checkpoint->name(), *file, target, view.Options());
+  }
+  if (absl::IsCancelled(status)) {
+    session.Note("interrupted; the same command goes on where it ended");
+  }
+  if (!status.ok()) return status;
+  if (session.Print(*file)) return 0;
+  session.out() << target << " has step " << checkpoint->step() << " ("
+                << HumanBytes(file->size_bytes()) << ", SHA-256 checked)" << std::endl;
   return 0;
 }
 

@@ -30,6 +30,18 @@ std::string HumanCount(double count) {
   return absl::StrFormat("%.2fG", count / 1e9);
 }
 
+std::string HumanParameters(int64_t count) {
+  double value = static_cast<double>(count);
+  if (value < 1e3) return absl::StrCat(count);
+  for (const char* unit : {"k", "M", "B"}) {
+    value /= 1000;
+    // Three figures at most: 999.7 is a thousand of the next.
+    if (value < 9.95) return absl::StrFormat("%.1f%s", value, unit);
+    if (value < 999.5) return absl::StrFormat("%.0f%s", value, unit);
+  }
+  return absl::StrFormat("%.1fT", value / 1000);
+}
+
 std::string HumanDuration(absl::Duration duration) {
   if (duration == absl::InfiniteDuration()) return "-";
   duration = std::max(duration, absl::ZeroDuration());

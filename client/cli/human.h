@@ -18,6 +18,9 @@ std::string HumanBytes(int64_t bytes);
 // `840`, `12.3k`, `4.56M`.
 std::string HumanCount(double count);
 
+// Parameters of a model, as models are called: `840k`, `135M`, `1.1B`, `70B`.
+std::string HumanParameters(int64_t count);
+
 // `0.4s`, `42s`, `3m12s`, `5h03m`, `2d04h`.
 std::string HumanDuration(absl::Duration duration);
 

@@ -14,7 +14,9 @@
 #include "client/cli/exit_codes.h"
 #include "client/cli/generation_commands.h"
 #include "client/cli/job_commands.h"
+#include "client/cli/model_commands.h"
 #include "client/cli/node_command.h"
+#include "client/cli/tokenizer_commands.h"
 #include "proto/job_file/scalars.h"
 
 namespace millrace {
@@ -37,11 +39,13 @@ struct Arguments {
   GenerateArgs generate;
   EvaluateArgs evaluate;
   bool wait = false;
-  // A job or a dataset.
+  // A job, a dataset, a model or a tokenizer.
   std::string name;
   std::string path;
   std::string step = "latest";
   std::string directory;
+  ExportArgs exported;
+  TrainTokenizerArgs train;
 };
 
 CLI::App* AddCommand(CLI::App* parent, const std::string& name, const std::string& what,
@@ -141,7 +145,7 @@ void AddJobCommands(CLI::App* app, Arguments* a) {
 }
 
 void AddCheckpointCommands(CLI::App* app, Arguments* a) {
-  CLI::App* group = AddGroup(app, "checkpoints", "List and download checkpoints");
+  CLI::App* group = AddGroup(app, "checkpoints", "List, download and export checkpoints");
   CLI::App* list = AddCommand(group, "list", "List a job's checkpoints", a,
                               [a](const Session& s) { return ListCheckpoints(s, a->name); });
   CLI::App* show =
@@ -159,6 +163,22 @@ void AddCheckpointCommands(CLI::App* app, Arguments* a) {
     command->add_option("STEP", a->step, "A step, latest or best")->capture_default_str();
   }
   download->add_option("-d,--directory", a->directory, "New folder to make; JOB-STEP else");
+
+  CLI::App* exported =
+      AddCommand(group, "export", "Fetch a checkpoint as a file of another format", a,
+                 [a](const Session& s) { return ExportCheckpointCommand(s, a->exported); });
+  exported->add_option("JOB", a->exported.job, "Id of the job")->required();
+  exported->add_option("STEP", a->exported.step, "A step, latest or best")->capture_default_str();
+  exported->add_option("--format", a->exported.format, "gguf, as llama.cpp reads it, or hf")
+      ->check(CLI::IsMember({"gguf", "hf"}))
+      ->type_name("FORMAT")
+      ->capture_default_str();
+  exported
+      ->add_option("--type", a->exported.weight_type,
+                   "Of matrices in gguf: F32, F16, BF16 or Q8_0; BF16 else")
+      ->type_name("TYPE");
+  exported->add_option("--out", a->exported.out, "File to write (of hf, folder to make)")
+      ->type_name("FILE");
 }
 
 void AddDatasetCommands(CLI::App* app, Arguments* a) {
@@ -266,6 +286,75 @@ void AddGenerationCommands(CLI::App* app, Arguments* a) {
   }
 }
 
+void AddModelCommands(CLI::App* app, Arguments* a) {
+  CLI::App* group = app->add_subcommand("models", "Upload, list and delete models to begin with");
+  // Alone it lists.
+  group->require_subcommand(0, 1);
+  group->callback([group, a] {
+    if (group->get_subcommands().empty())
+      a->action = [](const Session& s) { return ListModels(s); };
+  });
+  AddCommand(group, "list", "List models", a, [](const Session& s) { return ListModels(s); });
+  CLI::App* upload =
+      AddCommand(group, "upload", "Send a Hugging Face model folder or a .gguf file; goes on", a,
+                 [a](const Session& s) { return UploadModelCommand(s, a->name, a->path); });
+  upload->add_option("PATH", a->path, "The folder or file")->required();
+  upload->add_option("--id", a->name, "Id of the model: [a-z0-9-]; made of PATH else");
+  CLI::App* add =
+      AddCommand(group, "register", "Use a model that lies on the daemon's box", a,
+                 [a](const Session& s) { return RegisterModelCommand(s, a->name, a->path); });
+  CLI::App* show = AddCommand(group, "show", "Show one model and its files", a,
+                              [a](const Session& s) { return ShowModel(s, a->name); });
+  CLI::App* remove = AddCommand(group, "delete", "Delete a model that no job needs", a,
+                                [a](const Session& s) { return DeleteModel(s, a->name); });
+  for (CLI::App* command : {add, show, remove}) {
+    command->add_option("ID", a->name, "Id of the model")->required();
+  }
+  add->add_option("PATH", a->path, "Folder or .gguf file there, below the daemon's model_dirs")
+      ->required();
+}
+
+void AddTokenizerCommands(CLI::App* app, Arguments* a) {
+  CLI::App* train = AddCommand(AddGroup(app, "tokenizer", "Train a tokenizer"), "train",
+                               "Train a byte-level BPE on a dataset", a, [a](const Session& s) {
+                                 return TrainTokenizerCommand(s, a->train);
+                               });
+  train->add_option("DATASET", a->train.dataset, "Id of the dataset")->required();
+  train->add_option("--vocab-size", a->train.vocab_size, "Tokens in all")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  train->add_option("--id", a->train.id, "Id of the tokenizer; DATASET-SIZE else");
+  train->add_option("--min-frequency", a->train.min_frequency, "Rarer pairs are not merged; 2 else")
+      ->check(CLI::PositiveNumber);
+  train->add_option("--special-token", a->train.special_tokens,
+                    "May be repeated; the first ends a document; <|endoftext|> else");
+  train->add_option("--split", a->train.split, "How text is cut before merging; gpt2 else")
+      ->check(CLI::IsMember({"gpt2", "llama3"}))
+      ->type_name("NAME");
+
+  CLI::App* group = app->add_subcommand("tokenizers", "List, fetch and delete trained tokenizers");
+  // Alone it lists.
+  group->require_subcommand(0, 1);
+  group->callback([group, a] {
+    if (group->get_subcommands().empty()) {
+      a->action = [](const Session& s) { return ListTokenizers(s); };
+    }
+  });
+  AddCommand(group, "list", "List tokenizers", a,
+             [](const Session& s) { return ListTokenizers(s); });
+  CLI::App* show = AddCommand(group, "show", "Show one tokenizer", a,
+                              [a](const Session& s) { return ShowTokenizer(s, a->name); });
+  CLI::App* download =
+      AddCommand(group, "download", "Fetch a tokenizer.json, as Hugging Face reads it", a,
+                 [a](const Session& s) { return DownloadTokenizerCommand(s, a->name, a->path); });
+  CLI::App* remove = AddCommand(group, "delete", "Delete a tokenizer that no job needs", a,
+                                [a](const Session& s) { return DeleteTokenizer(s, a->name); });
+  for (CLI::App* command : {show, download, remove}) {
+    command->add_option("ID", a->name, "Id of the tokenizer")->required();
+  }
+  download->add_option("--out", a->path, "File to write; ID.json else")->type_name("FILE");
+}
+
 // CLI11 takes a mistyped command for a missing one. Empty when the command is known.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -320,6 +409,8 @@ int RunCommand(const std::vector<std::string>& arguments, const Environment& env
   AddCheckpointCommands(&app, &a);
   AddDatasetCommands(&app, &a);
   AddGenerationCommands(&app, &a);
+  AddModelCommands(&app, &a);
+  AddTokenizerCommands(&app, &a);
   AddCommand(&app, "info", "Show the daemon's box: cores, memory, devices", &a,
              [](const Session& s) { return ShowNode(s); });
   // Last, so that the commands do not inherit it.

@@ -33,57 +33,21 @@ absl::Status SyncDirectory(const std::string& path) {
   return result == 0 ? absl::OkStatus() : FileError("write", path);
 }
 
-class Download {
+// Brings files of one checkpoint here.
+class Fetcher {
  public:
-  Download(Connection& connection, const std::string& name, const std::string& directory,
-           const TransferOptions& options)
-      : connection_(connection),
-        name_(name),
-        directory_(StripSlashes(directory)),
-        partial_(directory_ + ".partial"),
-        options_(options) {}
+  Fetcher(Connection& connection, const std::string& name, const TransferOptions& options)
+      : connection_(connection), name_(name), options_(options) {}
 
-  absl::Status Run() {
-    std::error_code error;
-    if (fs::exists(fs::symlink_status(directory_, error))) {
-      return absl::AlreadyExistsError(
-          absl::StrCat(directory_, " is there already; remove it, or name another folder with -d"));
-    }
-    v1::ListCheckpointFilesRequest request;
-    request.set_name(name_);
-    absl::StatusOr<v1::ListCheckpointFilesResponse> listing =
-        connection_.Call(connection_.checkpoints(),
-                         &v1::CheckpointService::StubInterface::ListCheckpointFiles, request);
-    if (!listing.ok()) return listing.status();
-    progress_.phase = TransferProgress::TRANSFERRING;
-    for (const v1::CheckpointFile& file : listing->files()) {
-      if (!IsSafePath(file.path())) {
-        return absl::DataLossError(
-            absl::StrCat("the daemon offers a file outside the checkpoint: ", file.path()));
-      }
-      progress_.total_bytes += file.size_bytes();
-    }
-    Report();
-    for (const v1::CheckpointFile& file : listing->files()) {
-      absl::Status status = Fetch(file);
-      if (!status.ok()) return status;
-    }
-    return Publish(*listing);
-  }
-
- private:
-  static std::string StripSlashes(std::string path) {
-    while (path.size() > 1 && path.back() == '/') path.pop_back();
-    return path;
-  }
+  TransferProgress& progress() { return progress_; }
 
   void Report() {
     if (options_.on_progress) options_.on_progress(progress_);
   }
 
-  absl::Status Fetch(const v1::CheckpointFile& file) {
-    absl::StatusOr<LocalFile> local =
-        LocalFile::OpenForWriting(absl::StrCat(partial_, "/", file.path()));
+  // Into the file `path`, from where an earlier try ended.
+  absl::Status Fetch(const v1::CheckpointFile& file, const std::string& path) {
+    absl::StatusOr<LocalFile> local = LocalFile::OpenForWriting(path);
     if (!local.ok()) return local.status();
     const int64_t done_before = progress_.done_bytes;
     for (bool again : {false, true}) {
@@ -108,6 +72,7 @@ class Download {
                                             "; fetch another checkpoint"));
   }
 
+ private:
   absl::Status Receive(const v1::CheckpointFile& file, int64_t offset, LocalFile* local) {
     return ResumeStream(
         connection_, options_.on_reconnect,
@@ -145,6 +110,56 @@ class Download {
         /*known_to_be_there=*/true);
   }
 
+  Connection& connection_;
+  const std::string name_;
+  const TransferOptions& options_;
+  TransferProgress progress_;
+};
+
+class Download {
+ public:
+  Download(Connection& connection, const std::string& name, const std::string& directory,
+           const TransferOptions& options)
+      : connection_(connection),
+        name_(name),
+        directory_(StripSlashes(directory)),
+        partial_(directory_ + ".partial"),
+        fetcher_(connection, name, options) {}
+
+  absl::Status Run() {
+    std::error_code error;
+    if (fs::exists(fs::symlink_status(directory_, error))) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(directory_, " is there already; remove it, or name another folder with -d"));
+    }
+    v1::ListCheckpointFilesRequest request;
+    request.set_name(name_);
+    absl::StatusOr<v1::ListCheckpointFilesResponse> listing =
+        connection_.Call(connection_.checkpoints(),
+                         &v1::CheckpointService::StubInterface::ListCheckpointFiles, request);
+    if (!listing.ok()) return listing.status();
+    fetcher_.progress().phase = TransferProgress::TRANSFERRING;
+    for (const v1::CheckpointFile& file : listing->files()) {
+      if (!IsSafePath(file.path())) {
+        return absl::DataLossError(
+            absl::StrCat("the daemon offers a file outside the checkpoint: ", file.path()));
+      }
+      fetcher_.progress().total_bytes += file.size_bytes();
+    }
+    fetcher_.Report();
+    for (const v1::CheckpointFile& file : listing->files()) {
+      absl::Status status = fetcher_.Fetch(file, absl::StrCat(partial_, "/", file.path()));
+      if (!status.ok()) return status;
+    }
+    return Publish(*listing);
+  }
+
+ private:
+  static std::string StripSlashes(std::string path) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    return path;
+  }
+
   // Drops what an earlier download of another checkpoint left, and gives the folder its name.
   absl::Status Publish(const v1::ListCheckpointFilesResponse& listing) {
     std::set<std::string> wanted;
@@ -169,8 +184,7 @@ class Download {
   const std::string name_;
   const std::string directory_;
   const std::string partial_;
-  const TransferOptions& options_;
-  TransferProgress progress_;
+  Fetcher fetcher_;
 };
 
 }  // namespace
@@ -178,6 +192,50 @@ class Download {
 absl::Status DownloadCheckpoint(Connection& connection, const std::string& name,
                                 const std::string& directory, const TransferOptions& options) {
   return Download(connection, name, directory, options).Run();
+}
+
+absl::Status DownloadExport(Connection& connection, const std::string& name,
+                            const v1::CheckpointFile& file, const std::string& path,
+                            const TransferOptions& options) {
+  const std::string partial = path + ".partial";
+  Fetcher fetcher(connection, name, options);
+  fetcher.progress().phase = TransferProgress::TRANSFERRING;
+  fetcher.progress().total_bytes = file.size_bytes();
+  absl::Status status = fetcher.Fetch(file, partial);
+  if (!status.ok()) return status;
+  if (rename(partial.c_str(), path.c_str()) != 0) return FileError("rename to", path);
+  const fs::path parent = fs::path(path).parent_path();
+  return SyncDirectory(parent.empty() ? "." : parent.string());
+}
+
+absl::StatusOr<v1::CheckpointFile> ExportCheckpoint(Connection& connection,
+                                                    const v1::ExportCheckpointRequest& request,
+                                                    const TransferOptions& options) {
+  v1::CheckpointFile file;
+  absl::Status status = ResumeStream(
+      connection, options.on_reconnect,
+      [&](grpc::ClientContext* context, bool* progress) -> absl::Status {
+        auto stream = connection.checkpoints().ExportCheckpoint(context, request);
+        v1::ExportCheckpointResponse response;
+        while (stream->Read(&response)) {
+          *progress = true;
+          if (response.has_file()) {
+            file = response.file();
+          } else if (options.on_progress) {
+            options.on_progress({.phase = TransferProgress::TRANSFERRING,
+                                 .done_bytes = response.progress().done_bytes(),
+                                 .total_bytes = response.progress().total_bytes()});
+          }
+        }
+        absl::Status end = StatusFromGrpc(stream->Finish());
+        if (end.ok() && file.path().empty()) {
+          return absl::AbortedError("the daemon ended the export early");
+        }
+        return end;
+      },
+      /*known_to_be_there=*/false);
+  if (!status.ok()) return status;
+  return file;
 }
 
 }  // namespace millrace

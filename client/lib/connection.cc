@@ -62,6 +62,8 @@ Connection::Connection(const Options& options) : options_(options) {
   std::shared_ptr<grpc::Channel> channel = MakeChannel(options.address);
   jobs_ = v1::JobService::NewStub(channel);
   datasets_ = v1::DatasetService::NewStub(channel);
+  models_ = v1::ModelService::NewStub(channel);
+  tokenizers_ = v1::TokenizerService::NewStub(channel);
   checkpoints_ = v1::CheckpointService::NewStub(channel);
   node_ = v1::NodeService::NewStub(channel);
   generation_ = v1::GenerationService::NewStub(channel);

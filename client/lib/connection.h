@@ -23,7 +23,9 @@
 #include "millrace/v1/dataset_service.grpc.pb.h"
 #include "millrace/v1/generation_service.grpc.pb.h"
 #include "millrace/v1/job_service.grpc.pb.h"
+#include "millrace/v1/model_service.grpc.pb.h"
 #include "millrace/v1/node_service.grpc.pb.h"
+#include "millrace/v1/tokenizer_service.grpc.pb.h"
 
 namespace millrace {
 
@@ -50,6 +52,8 @@ class Connection {
 
   v1::JobService::StubInterface& jobs() { return *jobs_; }
   v1::DatasetService::StubInterface& datasets() { return *datasets_; }
+  v1::ModelService::StubInterface& models() { return *models_; }
+  v1::TokenizerService::StubInterface& tokenizers() { return *tokenizers_; }
   v1::CheckpointService::StubInterface& checkpoints() { return *checkpoints_; }
   v1::NodeService::StubInterface& node() { return *node_; }
   v1::GenerationService::StubInterface& generation() { return *generation_; }
@@ -83,6 +87,8 @@ class Connection {
   Options options_;
   std::unique_ptr<v1::JobService::StubInterface> jobs_;
   std::unique_ptr<v1::DatasetService::StubInterface> datasets_;
+  std::unique_ptr<v1::ModelService::StubInterface> models_;
+  std::unique_ptr<v1::TokenizerService::StubInterface> tokenizers_;
   std::unique_ptr<v1::CheckpointService::StubInterface> checkpoints_;
   std::unique_ptr<v1::NodeService::StubInterface> node_;
   std::unique_ptr<v1::GenerationService::StubInterface> generation_;

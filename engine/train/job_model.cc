@@ -13,8 +13,9 @@ namespace millrace {
 namespace {
 
 std::optional<ModelSpec> ReadModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
-                                   std::vector<FieldProblem>* problems) {
-  absl::StatusOr<ModelSpec> model = ReadModelDirectoryConfig(spec.model_path);
+                                   std::vector<FieldProblem>* problems,
+                                   std::vector<FieldProblem>* notes) {
+  absl::StatusOr<ModelSpec> model = ReadModelDirectoryConfig(spec.model_path, notes);
   if (!model.ok()) {
     problems->push_back({"model.from", absl::StrCat("`", spec.model_from, "` cannot be read: ",
                                                     model.status().message())});
@@ -64,9 +65,10 @@ std::optional<ModelSpec> ParseModel(const TrainSpec& spec, std::optional<int64_t
 }  // namespace
 
 std::optional<ModelSpec> MakeJobModel(const TrainSpec& spec, std::optional<int64_t> vocab_size,
-                                      std::vector<FieldProblem>* problems) {
+                                      std::vector<FieldProblem>* problems,
+                                      std::vector<FieldProblem>* notes) {
   return spec.model_from.empty() ? ParseModel(spec, vocab_size, problems)
-                                 : ReadModel(spec, vocab_size, problems);
+                                 : ReadModel(spec, vocab_size, problems, notes);
 }
 
 }  // namespace millrace

@@ -23,6 +23,7 @@ using nlohmann::json;
 
 constexpr absl::string_view kByte = "byte";
 constexpr char kTokenizerJson[] = "tokenizer.json";
+constexpr char kTokenizerConfig[] = "tokenizer_config.json";
 constexpr char kEndOfDocument[] = "<|endoftext|>";
 
 // Files of a model directory that say how text becomes tokens, and how tokens are drawn.
@@ -31,12 +32,12 @@ constexpr const char* kFiles[] = {kTokenizerJson,
                                   "vocab.json",
                                   "merges.txt",
                                   "added_tokens.json",
-                                  "tokenizer_config.json",
+                                  kTokenizerConfig,
                                   "special_tokens_map.json",
                                   "generation_config.json",
                                   "chat_template.jinja"};
 // Beside a file of a tokenizer that a job names alone.
-constexpr const char* kFilesBeside[] = {"tokenizer_config.json", "special_tokens_map.json"};
+constexpr const char* kFilesBeside[] = {kTokenizerConfig, "special_tokens_map.json"};
 
 bool IsBytes(const TrainSpec& spec) {
   return spec.tokenizer == kByte || (spec.tokenizer.empty() && spec.model_from.empty());
@@ -59,11 +60,15 @@ bool IsFile(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-absl::Status Copy(const fs::path& from, const fs::path& to) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string content, ReadFile(from.string()));
+absl::Status Write(absl::string_view content, const fs::path& to) {
   MILLRACE_ASSIGN_OR_RETURN(FileWriter writer, FileWriter::Create(to.string()));
   MILLRACE_RETURN_IF_ERROR(writer.Append(content));
   return writer.Finish();
+}
+
+absl::Status Copy(const fs::path& from, const fs::path& to) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string content, ReadFile(from.string()));
+  return Write(content, to);
 }
 
 // Copies the files of `source`, a model directory or a file of a tokenizer.
@@ -93,10 +98,11 @@ absl::Status WriteFilesOf(const TrainSpec& spec, const std::string& checkpoint_f
   if (!IsBytes(spec)) {
     return CopyFiles(checkpoint_folder.empty() ? PathOf(spec) : checkpoint_folder, folder);
   }
-  MILLRACE_ASSIGN_OR_RETURN(FileWriter writer,
-                            FileWriter::Create(absl::StrCat(folder, "/", kTokenizerJson)));
-  MILLRACE_RETURN_IF_ERROR(writer.Append(ByteTokenizerJson()));
-  return writer.Finish();
+  MILLRACE_RETURN_IF_ERROR(Write(ByteTokenizerJson(), absl::StrCat(folder, "/", kTokenizerJson)));
+  const json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                       {"eos_token", kEndOfDocument},
+                       {"clean_up_tokenization_spaces", false}};
+  return Write(config.dump(2) + "\n", absl::StrCat(folder, "/", kTokenizerConfig));
 }
 
 }  // namespace

@@ -21,10 +21,14 @@
 namespace millrace {
 namespace {
 
-absl::StatusOr<ModelSpec> MakeModel(const TrainSpec& spec, const Tokenizer& tokenizer) {
-  std::vector<FieldProblem> problems;
-  std::optional<ModelSpec> model = MakeJobModel(spec, tokenizer.vocab_size(), &problems);
+absl::StatusOr<ModelSpec> MakeModel(const TrainSpec& spec, const Tokenizer& tokenizer,
+                                    TrainObserver& observer) {
+  std::vector<FieldProblem> problems, notes;
+  std::optional<ModelSpec> model = MakeJobModel(spec, tokenizer.vocab_size(), &problems, &notes);
   MILLRACE_RETURN_IF_ERROR(StatusOf(problems));
+  for (const FieldProblem& note : notes) {
+    observer.OnWarning(absl::StrCat(spec.model_from, ": ", note.field, ": ", note.message));
+  }
   return *std::move(model);
 }
 
@@ -138,7 +142,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> PrepareRun(const TrainSpec& spec,
   MILLRACE_RETURN_IF_ERROR(
       OnDisk(KeepTokenizer(spec, checkpoint ? checkpoint->folder : "", run->tokenizer_folder)));
   MILLRACE_ASSIGN_OR_RETURN(run->tokenizer, LoadKeptTokenizer(spec, run->tokenizer_folder));
-  MILLRACE_ASSIGN_OR_RETURN(run->model, MakeModel(run->spec, *run->tokenizer));
+  MILLRACE_ASSIGN_OR_RETURN(run->model, MakeModel(run->spec, *run->tokenizer, observer));
 
   MILLRACE_ASSIGN_OR_RETURN(
       run->store, PrepareData(spec, *run->tokenizer, absl::StrCat(job_folder, "/prepared"), stop));

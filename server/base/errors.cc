@@ -30,15 +30,20 @@ constexpr Row kReasons[] = {
     {ErrorReason::kUploadIncomplete, "UPLOAD_INCOMPLETE", absl::StatusCode::kFailedPrecondition},
     {ErrorReason::kOffsetMismatch, "OFFSET_MISMATCH", absl::StatusCode::kFailedPrecondition},
     {ErrorReason::kInUse, "IN_USE", absl::StatusCode::kFailedPrecondition},
+    {ErrorReason::kExportUnsupported, "EXPORT_UNSUPPORTED", absl::StatusCode::kFailedPrecondition},
+    {ErrorReason::kModelChanged, "MODEL_CHANGED", absl::StatusCode::kFailedPrecondition},
     {ErrorReason::kOffsetOutOfRange, "OFFSET_OUT_OF_RANGE", absl::StatusCode::kOutOfRange},
     {ErrorReason::kQueueFull, "QUEUE_FULL", absl::StatusCode::kResourceExhausted},
     {ErrorReason::kDiskFull, "DISK_FULL", absl::StatusCode::kResourceExhausted},
     {ErrorReason::kJobNotFound, "JOB_NOT_FOUND", absl::StatusCode::kNotFound},
     {ErrorReason::kAttemptNotFound, "ATTEMPT_NOT_FOUND", absl::StatusCode::kNotFound},
     {ErrorReason::kDatasetNotFound, "DATASET_NOT_FOUND", absl::StatusCode::kNotFound},
+    {ErrorReason::kModelNotFound, "MODEL_NOT_FOUND", absl::StatusCode::kNotFound},
+    {ErrorReason::kTokenizerNotFound, "TOKENIZER_NOT_FOUND", absl::StatusCode::kNotFound},
     {ErrorReason::kCheckpointNotFound, "CHECKPOINT_NOT_FOUND", absl::StatusCode::kNotFound},
     {ErrorReason::kFileNotFound, "FILE_NOT_FOUND", absl::StatusCode::kNotFound},
     {ErrorReason::kTraceNotFound, "TRACE_NOT_FOUND", absl::StatusCode::kNotFound},
+    {ErrorReason::kPathNotAllowed, "PATH_NOT_ALLOWED", absl::StatusCode::kPermissionDenied},
     {ErrorReason::kIdTaken, "ID_TAKEN", absl::StatusCode::kAlreadyExists},
     {ErrorReason::kChecksumMismatch, "CHECKSUM_MISMATCH", absl::StatusCode::kDataLoss},
     {ErrorReason::kDraining, "DRAINING", absl::StatusCode::kUnavailable},
@@ -132,6 +137,13 @@ absl::Status WithMetadata(absl::Status status, absl::string_view key, absl::stri
   (*info.mutable_metadata())[std::string(key)] = std::string(value);
   SetDetail(info, &status);
   return status;
+}
+
+absl::Status WithMessage(const absl::Status& status, absl::string_view message) {
+  absl::Status changed(status.code(), message);
+  status.ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& payload) { changed.SetPayload(url, payload); });
+  return changed;
 }
 
 std::string ReasonOf(const absl::Status& status) {

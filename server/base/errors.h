@@ -36,6 +36,8 @@ enum class ErrorReason {
   kUploadIncomplete,
   kOffsetMismatch,
   kInUse,
+  kExportUnsupported,
+  kModelChanged,  // a registered model is not what it was any more
   // OUT_OF_RANGE
   kOffsetOutOfRange,
   // RESOURCE_EXHAUSTED
@@ -45,9 +47,13 @@ enum class ErrorReason {
   kJobNotFound,
   kAttemptNotFound,
   kDatasetNotFound,
+  kModelNotFound,
+  kTokenizerNotFound,
   kCheckpointNotFound,
   kFileNotFound,
   kTraceNotFound,
+  // PERMISSION_DENIED
+  kPathNotAllowed,
   // ALREADY_EXISTS
   kIdTaken,
   // DATA_LOSS
@@ -90,6 +96,9 @@ absl::Status WithRetryDelay(absl::Status status, absl::Duration delay);
 
 // Adds one entry to the ErrorInfo's metadata. Requires a status of MakeError or MakeFieldError.
 absl::Status WithMetadata(absl::Status status, absl::string_view key, absl::string_view value);
+
+// The same with another message.
+absl::Status WithMessage(const absl::Status& status, absl::string_view message);
 
 // The reason's name, empty for a status without ErrorInfo.
 std::string ReasonOf(const absl::Status& status);

@@ -10,8 +10,11 @@
 //     attempts/N/log             standard output and error of its Nth worker
 //     checkpoints/STEP/          complete and incomplete checkpoints
 //     prepared/                  its tokens, until it has ended
+//     tokenizer/                 its tokenizer's files
 //     traces/steps-A-B.json      what happened on each stream in steps A to B
 //   datasets/ID/                 one dataset
+//   models/ID/                   one model
+//   tokenizers/ID/               one tokenizer
 //   inference/                   sockets, logs and tokens of loaded models; emptied at start
 //   trash/                       on its way out; emptied at start
 #ifndef MILLRACE_SERVER_BASE_PATHS_H_
@@ -61,6 +64,12 @@ class DataPaths {
 
   std::string Datasets() const { return absl::StrCat(root_, "/datasets"); }
   std::string Dataset(absl::string_view id) const { return absl::StrCat(root_, "/datasets/", id); }
+  std::string Models() const { return absl::StrCat(root_, "/models"); }
+  std::string Model(absl::string_view id) const { return absl::StrCat(root_, "/models/", id); }
+  std::string Tokenizers() const { return absl::StrCat(root_, "/tokenizers"); }
+  std::string Tokenizer(absl::string_view id) const {
+    return absl::StrCat(root_, "/tokenizers/", id);
+  }
 
  private:
   std::string root_;

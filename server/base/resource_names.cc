@@ -50,12 +50,24 @@ std::string JobName(absl::string_view id) { return absl::StrCat("jobs/", id); }
 
 std::string DatasetName(absl::string_view id) { return absl::StrCat("datasets/", id); }
 
+std::string ModelName(absl::string_view id) { return absl::StrCat("models/", id); }
+
+std::string TokenizerName(absl::string_view id) { return absl::StrCat("tokenizers/", id); }
+
 absl::StatusOr<std::string> ParseJobName(absl::string_view field, absl::string_view name) {
   return ParseName(field, name, "jobs");
 }
 
 absl::StatusOr<std::string> ParseDatasetName(absl::string_view field, absl::string_view name) {
   return ParseName(field, name, "datasets");
+}
+
+absl::StatusOr<std::string> ParseModelName(absl::string_view field, absl::string_view name) {
+  return ParseName(field, name, "models");
+}
+
+absl::StatusOr<std::string> ParseTokenizerName(absl::string_view field, absl::string_view name) {
+  return ParseName(field, name, "tokenizers");
 }
 
 absl::StatusOr<CheckpointName> ParseCheckpointName(absl::string_view field,

@@ -1,4 +1,5 @@
-// Names of resources: `jobs/{id}`, `datasets/{id}`, `jobs/{id}/checkpoints/{step}`.
+// Names of resources: `jobs/{id}`, `datasets/{id}`, `models/{id}`, `tokenizers/{id}`,
+// `jobs/{id}/checkpoints/{step}`.
 //
 //   MILLRACE_ASSIGN_OR_RETURN(std::string id, ParseJobName("name", request.name()));
 //
@@ -21,11 +22,17 @@ absl::Status CheckId(absl::string_view field, absl::string_view id);
 
 std::string JobName(absl::string_view id);
 std::string DatasetName(absl::string_view id);
+std::string ModelName(absl::string_view id);
+std::string TokenizerName(absl::string_view id);
 
 // The id in `jobs/{id}`.
 absl::StatusOr<std::string> ParseJobName(absl::string_view field, absl::string_view name);
 // The id in `datasets/{id}`.
 absl::StatusOr<std::string> ParseDatasetName(absl::string_view field, absl::string_view name);
+// The id in `models/{id}`.
+absl::StatusOr<std::string> ParseModelName(absl::string_view field, absl::string_view name);
+// The id in `tokenizers/{id}`.
+absl::StatusOr<std::string> ParseTokenizerName(absl::string_view field, absl::string_view name);
 
 struct CheckpointName {
   std::string job_id;

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -16,12 +18,17 @@
 #include "engine/base/status_macros.h"
 #include "engine/train/checkpoint_folder.h"
 #include "server/base/errors.h"
+#include "server/blobs/blob_names.h"
 
 namespace millrace {
 namespace {
 
 // In a message.
 constexpr size_t kMostStepsNamed = 20;
+
+constexpr char kExports[] = "exports";
+// Ends the name of what describes an export.
+constexpr char kExportRecord[] = ".json";
 
 absl::Status NotFound(const std::string& job_id, absl::string_view step,
                       const std::vector<StoredCheckpoint>& there) {
@@ -140,6 +147,44 @@ absl::StatusOr<StoredCheckpoint> CheckpointStore::Get(const std::string& job_id,
   return std::move(*found);
 }
 
+std::string CheckpointStore::Folder(const std::string& job_id, int64_t step) const {
+  return absl::StrCat(paths_.Checkpoints(job_id), "/", step);
+}
+
+std::string CheckpointStore::ExportsFolder(const std::string& job_id, int64_t step) const {
+  return absl::StrCat(Folder(job_id, step), "/", kExports);
+}
+
+std::optional<StoredCheckpoint::File> CheckpointStore::FindExport(const std::string& job_id,
+                                                                  int64_t step,
+                                                                  const std::string& path) const {
+  // What describes it is named after it, so that a client's path reaches no other file.
+  if (!absl::StartsWith(path, absl::StrCat(kExports, "/")) ||
+      !ProblemWithRelativePath(path).empty() || std::count(path.begin(), path.end(), '/') != 1) {
+    return std::nullopt;
+  }
+  const std::string full = absl::StrCat(Folder(job_id, step), "/", path);
+  const absl::StatusOr<std::string> text = ReadFile(full + kExportRecord);
+  if (!text.ok()) return std::nullopt;
+  const nlohmann::json record = nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object()) return std::nullopt;
+  StoredCheckpoint::File file;
+  file.path = path;
+  file.size_bytes = record.value("size_bytes", int64_t{-1});
+  file.sha256 = record.value("sha256", "");
+  std::error_code error;
+  const auto size = std::filesystem::file_size(full, error);
+  if (error || static_cast<int64_t>(size) != file.size_bytes) return std::nullopt;
+  return file;
+}
+
+absl::Status CheckpointStore::RecordExport(const std::string& job_id, int64_t step,
+                                           const StoredCheckpoint::File& file) const {
+  const nlohmann::json record = {{"size_bytes", file.size_bytes}, {"sha256", file.sha256}};
+  return WriteFileAtomically(absl::StrCat(Folder(job_id, step), "/", file.path, kExportRecord),
+                             record.dump() + "\n");
+}
+
 absl::StatusOr<CheckpointFileReader> CheckpointStore::OpenFile(const std::string& job_id,
                                                                absl::string_view step,
                                                                const std::string& path,
@@ -149,7 +194,9 @@ absl::StatusOr<CheckpointFileReader> CheckpointStore::OpenFile(const std::string
   // Only what the manifest names is served, whatever the path says.
   const auto file = std::find_if(checkpoint.files.begin(), checkpoint.files.end(),
                                  [&](const StoredCheckpoint::File& f) { return f.path == path; });
-  if (file == checkpoint.files.end()) {
+  const std::optional<StoredCheckpoint::File> exported =
+      file == checkpoint.files.end() ? FindExport(job_id, checkpoint.step, path) : std::nullopt;
+  if (file == checkpoint.files.end() && !exported) {
     return MakeError(
         ErrorReason::kFileNotFound,
         absl::StrCat(name, " has no file `", path, "`; it has ",
@@ -157,9 +204,10 @@ absl::StatusOr<CheckpointFileReader> CheckpointStore::OpenFile(const std::string
                        absl::StrAppend(out, f.path);
                      })));
   }
-  if (offset < 0 || offset > file->size_bytes) {
+  const int64_t size_bytes = exported ? exported->size_bytes : file->size_bytes;
+  if (offset < 0 || offset > size_bytes) {
     return MakeError(ErrorReason::kOffsetOutOfRange,
-                     absl::StrCat("offset: ", offset, " is not within the ", file->size_bytes,
+                     absl::StrCat("offset: ", offset, " is not within the ", size_bytes,
                                   " bytes of ", name, "/", path));
   }
   const std::string full_path =

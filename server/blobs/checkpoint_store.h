@@ -64,11 +64,23 @@ class CheckpointStore {
   // NOT_FOUND CHECKPOINT_NOT_FOUND.
   absl::StatusOr<StoredCheckpoint> Get(const std::string& job_id, absl::string_view step) const;
 
+  // The folder of a checkpoint that Get found, and of what it was exported as: files that its
+  // manifest does not name, and that go with it.
+  std::string Folder(const std::string& job_id, int64_t step) const;
+  std::string ExportsFolder(const std::string& job_id, int64_t step) const;
+
+  // The complete export `path` (exports/{name}) of a checkpoint, nothing when there is none.
+  std::optional<StoredCheckpoint::File> FindExport(const std::string& job_id, int64_t step,
+                                                   const std::string& path) const;
+  // Makes an export complete: what describes it is written beside `file`, which is in place.
+  absl::Status RecordExport(const std::string& job_id, int64_t step,
+                            const StoredCheckpoint::File& file) const;
+
   // Of all jobs, those half written too.
   int64_t StoredBytes() const;
 
-  // Opens a file at `offset`. NOT_FOUND CHECKPOINT_NOT_FOUND | FILE_NOT_FOUND; OUT_OF_RANGE
-  // OFFSET_OUT_OF_RANGE when `offset` is negative or past the end.
+  // Opens a file of the manifest, or an export, at `offset`. NOT_FOUND CHECKPOINT_NOT_FOUND |
+  // FILE_NOT_FOUND; OUT_OF_RANGE OFFSET_OUT_OF_RANGE when `offset` is negative or past the end.
   absl::StatusOr<CheckpointFileReader> OpenFile(const std::string& job_id, absl::string_view step,
                                                 const std::string& path, int64_t offset) const;
 

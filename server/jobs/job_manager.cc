@@ -200,6 +200,14 @@ absl::StatusOr<v1::ListJobsResponse> JobManager::ListJobs(const v1::ListJobsRequ
 }
 
 absl::Status JobManager::DeleteJob(const std::string& job_id) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> users, JobsThatNeed(JobName(job_id)));
+  if (!users.empty()) {
+    return MakeError(
+        ErrorReason::kInUse,
+        absl::StrCat(JobName(job_id), " has the checkpoint that ", absl::StrJoin(users, ", "),
+                     users.size() == 1 ? " begins" : " begin",
+                     " with; cancel that job or wait until it has ended"));
+  }
   std::string trash;
   const auto remove = [&](JobTransaction& t) -> absl::Status {
     MILLRACE_ASSIGN_OR_RETURN(StoredJob * stored, t.Get(job_id));
@@ -292,9 +300,9 @@ absl::StatusOr<std::map<Job::State, int64_t>> JobManager::CountByState() {
   return store_->CountByState();
 }
 
-absl::StatusOr<std::vector<std::string>> JobManager::JobsThatNeed(const std::string& dataset_name) {
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> names, store_->JobsThatNeed(dataset_name));
-  for (std::string& name : names) name = JobName(name);
+absl::StatusOr<std::vector<std::string>> JobManager::JobsThatNeed(const std::string& name) {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> names, store_->JobsThatNeed(name));
+  for (std::string& id : names) id = JobName(id);
   return names;
 }
 

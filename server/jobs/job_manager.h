@@ -92,8 +92,9 @@ class JobManager : public WorkerReportSink {
 
   absl::StatusOr<std::map<v1::Job::State, int64_t>> CountByState();
 
-  // Names (`jobs/x`) of jobs not ended whose spec.data.train is `dataset_name`.
-  absl::StatusOr<std::vector<std::string>> JobsThatNeed(const std::string& dataset_name);
+  // Names (`jobs/x`) of jobs not ended that need the resource `name`: `datasets/x`, `models/x`,
+  // `tokenizers/x`, or `jobs/x` whose checkpoint they begin with.
+  absl::StatusOr<std::vector<std::string>> JobsThatNeed(const std::string& name);
 
   // From now on no job is created, resumed or started; running workers are asked to stop with a
   // SHUTDOWN checkpoint, after which their jobs wait for the next start.

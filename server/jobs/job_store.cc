@@ -273,14 +273,15 @@ absl::StatusOr<AttemptStatus> JobStore::GetAttempt(const std::string& job_id, in
   return AttemptStatus{attempt, ReadAttemptRow(rows).over()};
 }
 
-absl::StatusOr<std::vector<std::string>> JobStore::JobsThatNeed(const std::string& dataset_name) {
+absl::StatusOr<std::vector<std::string>> JobStore::JobsThatNeed(const std::string& name) {
   absl::MutexLock lock(&reader_mutex_);
   std::vector<std::string> ids;
   MILLRACE_ASSIGN_OR_RETURN(
-      Rows rows, reader_->Query("SELECT id FROM jobs WHERE dataset = ? AND state NOT "
-                                "IN (?, ?, ?) ORDER BY ordinal",
-                                dataset_name, int64_t{Job::SUCCEEDED}, int64_t{Job::FAILED},
-                                int64_t{Job::CANCELLED}));
+      Rows rows,
+      reader_->Query("SELECT id FROM jobs WHERE instr(char(10) || needs || char(10), "
+                     "char(10) || ? || char(10)) > 0 AND state NOT IN (?, ?, ?) "
+                     "ORDER BY ordinal",
+                     name, int64_t{Job::SUCCEEDED}, int64_t{Job::FAILED}, int64_t{Job::CANCELLED}));
   while (true) {
     MILLRACE_ASSIGN_OR_RETURN(const bool more, rows.Next());
     if (!more) return ids;

@@ -94,8 +94,8 @@ class JobStore {
                                        int max_events);
   // `attempt` 0 is the newest. ATTEMPT_NOT_FOUND.
   absl::StatusOr<AttemptStatus> GetAttempt(const std::string& job_id, int32_t attempt);
-  // Ids of jobs not ended that train on the dataset.
-  absl::StatusOr<std::vector<std::string>> JobsThatNeed(const std::string& dataset_name);
+  // Ids of jobs not ended that need the resource (ResourcesOf).
+  absl::StatusOr<std::vector<std::string>> JobsThatNeed(const std::string& name);
 
  private:
   struct Change {

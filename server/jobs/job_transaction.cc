@@ -3,10 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "engine/base/status_macros.h"
 #include "server/base/errors.h"
 #include "server/base/resource_names.h"
+#include "server/jobs/job_resources.h"
 #include "server/jobs/state_machine.h"
 
 namespace millrace {
@@ -110,15 +112,15 @@ absl::StatusOr<StoredJob*> JobTransaction::Create(StoredJob stored) {
   *stored.job.mutable_create_time() = ToTimestamp(absl::Now());
   stored.job.mutable_progress()->set_total_steps(stored.job.spec().train().steps());
   const std::string insert =
-      "INSERT INTO jobs (id, request_id, submitted_spec, state, queue_order, dataset, "
+      "INSERT INTO jobs (id, request_id, submitted_spec, state, queue_order, needs, "
       "highest_step, record) VALUES (?, ?, ?, 0, 0, ?, 0, x'')";
-  const std::string& dataset = stored.job.spec().data().train();
+  const std::string needs = absl::StrJoin(ResourcesOf(stored.job.spec()), "\n");
   if (stored.request_id.empty()) {
     MILLRACE_RETURN_IF_ERROR(
-        db_->Run(insert, stored.id, nullptr, Blob{stored.submitted_spec}, dataset));
+        db_->Run(insert, stored.id, nullptr, Blob{stored.submitted_spec}, needs));
   } else {
     MILLRACE_RETURN_IF_ERROR(
-        db_->Run(insert, stored.id, stored.request_id, Blob{stored.submitted_spec}, dataset));
+        db_->Run(insert, stored.id, stored.request_id, Blob{stored.submitted_spec}, needs));
   }
   stored.ordinal = db_->last_insert_id();
   auto entry = std::make_unique<Entry>();

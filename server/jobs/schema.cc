@@ -14,7 +14,7 @@ CREATE TABLE jobs (
   submitted_spec BLOB NOT NULL,
   state INTEGER NOT NULL,
   queue_order INTEGER NOT NULL,
-  dataset TEXT NOT NULL,
+  needs TEXT NOT NULL,
   highest_step INTEGER NOT NULL,
   record BLOB NOT NULL
 );
@@ -39,18 +39,21 @@ CREATE TABLE events (
 ) WITHOUT ROWID;
 )sql";
 
+// From version 1, whose jobs needed a dataset only.
+constexpr char kUpgrade[] = "ALTER TABLE jobs RENAME COLUMN dataset TO needs;";
+
 }  // namespace
 
 absl::Status PrepareSchema(Database* db) {
   MILLRACE_ASSIGN_OR_RETURN(const int64_t version, db->Integer("PRAGMA user_version", 0));
   if (version == kSchemaVersion) return absl::OkStatus();
-  if (version != 0) {
+  if (version != 0 && version != 1) {
     return absl::FailedPreconditionError(absl::StrCat(
         "job store: the database has schema version ", version, ", this Millrace reads version ",
         kSchemaVersion, "; start the version that wrote it, or give another data_dir"));
   }
-  return db->Execute(
-      absl::StrCat("BEGIN;", kTables, "PRAGMA user_version = ", kSchemaVersion, "; COMMIT;"));
+  return db->Execute(absl::StrCat("BEGIN;", version == 0 ? kTables : kUpgrade,
+                                  "PRAGMA user_version = ", kSchemaVersion, "; COMMIT;"));
 }
 
 }  // namespace millrace

@@ -8,9 +8,10 @@
 namespace millrace {
 
 // Goes up by one whenever the tables or their meaning change.
-inline constexpr int kSchemaVersion = 1;
+inline constexpr int kSchemaVersion = 2;
 
-// Creates the tables in an empty database and checks the version of one that is not.
+// Creates the tables in an empty database, brings those of an older version up to date, and checks
+// the version.
 // FAILED_PRECONDITION when a newer Millrace wrote it.
 absl::Status PrepareSchema(Database* db);
 

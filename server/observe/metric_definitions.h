@@ -129,7 +129,7 @@ inline constexpr MetricDefinition kCheckpointStored = {
     "Bytes of the checkpoints of all jobs on disk, those half written too."};
 inline constexpr MetricDefinition kTransferBytes = {
     "millrace_transfer_bytes_total", MetricKind::kCounter,
-    "Bytes of datasets received and of checkpoints sent.", "direction,kind"};
+    "Bytes of datasets and models received and of checkpoints sent.", "direction,kind"};
 
 }  // namespace metric
 

@@ -118,4 +118,35 @@ grpc::Status CheckpointServiceImpl::DownloadCheckpointFile(
   return ToGrpcStatus(send());
 }
 
+grpc::Status CheckpointServiceImpl::ExportCheckpoint(
+    grpc::ServerContext* context, const v1::ExportCheckpointRequest* request,
+    grpc::ServerWriter<v1::ExportCheckpointResponse>* writer) {
+  const auto make = [&]() -> absl::Status {
+    MILLRACE_ASSIGN_OR_RETURN(const CheckpointName name,
+                              ParseCheckpointName("name", request->name()));
+    MILLRACE_RETURN_IF_ERROR(check_job_(name.job_id));
+    MILLRACE_ASSIGN_OR_RETURN(const TransferSlots::Slot slot, exports_.Take());
+    v1::ExportCheckpointResponse response;
+    const CheckpointExporter::Request wanted = {
+        .job_id = name.job_id,
+        .step = name.step,
+        .format = request->format(),
+        .weight_type = request->weight_type(),
+        .on_progress =
+            [&](int64_t done_bytes, int64_t total_bytes) {
+              response.mutable_progress()->set_done_bytes(done_bytes);
+              response.mutable_progress()->set_total_bytes(total_bytes);
+              writer->Write(response);
+            },
+        .cancelled = [context] { return context->IsCancelled(); }};
+    MILLRACE_ASSIGN_OR_RETURN(const StoredCheckpoint::File file, exporter_->Export(wanted));
+    response.mutable_file()->set_path(file.path);
+    response.mutable_file()->set_size_bytes(file.size_bytes);
+    response.mutable_file()->set_sha256(file.sha256);
+    writer->Write(response);
+    return absl::OkStatus();
+  };
+  return ToGrpcStatus(make());
+}
+
 }  // namespace millrace

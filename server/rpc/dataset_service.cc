@@ -11,6 +11,8 @@
 #include "server/base/errors.h"
 #include "server/base/pages.h"
 #include "server/base/resource_names.h"
+#include "server/blobs/dataset_store.h"
+#include "server/rpc/receive_file.h"
 #include "server/rpc/status_to_grpc.h"
 
 namespace millrace {
@@ -18,16 +20,16 @@ namespace {
 
 enum class Files { kWith, kWithout };
 
-v1::Dataset ToProto(const Dataset& dataset, Files files) {
+v1::Dataset ToProto(const StoredBlob& dataset, Files files) {
   v1::Dataset proto;
   proto.set_name(DatasetName(dataset.id));
   proto.set_state(dataset.ready ? v1::Dataset::READY : v1::Dataset::UPLOADING);
   proto.set_size_bytes(dataset.size_bytes);
-  proto.set_document_count(dataset.document_count);
+  proto.set_document_count(DocumentCount(dataset));
   *proto.mutable_create_time() = google::protobuf::util::TimeUtil::NanosecondsToTimestamp(
       absl::ToUnixNanos(dataset.create_time));
   if (files == Files::kWithout) return proto;
-  for (const DatasetFile& file : dataset.files) {
+  for (const BlobFile& file : dataset.files) {
     v1::DatasetFile* added = proto.add_files();
     added->set_path(file.path);
     added->set_size_bytes(file.size_bytes);
@@ -37,7 +39,7 @@ v1::Dataset ToProto(const Dataset& dataset, Files files) {
   return proto;
 }
 
-grpc::Status Answer(const absl::StatusOr<Dataset>& dataset, v1::Dataset* response) {
+grpc::Status Answer(const absl::StatusOr<StoredBlob>& dataset, v1::Dataset* response) {
   if (dataset.ok()) *response = ToProto(*dataset, Files::kWith);
   return ToGrpcStatus(dataset.status());
 }
@@ -47,45 +49,25 @@ grpc::Status Answer(const absl::StatusOr<Dataset>& dataset, v1::Dataset* respons
 grpc::Status DatasetServiceImpl::CreateDataset(grpc::ServerContext*,
                                                const v1::CreateDatasetRequest* request,
                                                v1::Dataset* response) {
-  std::vector<DatasetFile> files;
+  std::vector<BlobFile> files;
   for (const v1::DatasetFile& file : request->dataset().files()) {
     files.push_back({file.path(), file.size_bytes(), file.sha256()});
   }
   return Answer(store_->Create(request->dataset_id(), std::move(files)), response);
 }
 
-absl::Status DatasetServiceImpl::Receive(grpc::ServerReader<v1::UploadDatasetFileRequest>& reader,
-                                         v1::UploadDatasetFileResponse* response) {
-  MILLRACE_ASSIGN_OR_RETURN(const TransferSlots::Slot slot, uploads_.Take());
-  v1::UploadDatasetFileRequest request;
-  if (!reader.Read(&request) || !request.has_header()) {
-    return MakeFieldError(ErrorReason::kRequestInvalid,
-                          {{"header", "must be the first message of an upload"}});
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string id,
-                            ParseDatasetName("header.name", request.header().name()));
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::unique_ptr<DatasetUpload> upload,
-      store_->OpenUpload(id, request.header().path(), request.header().offset()));
-  while (reader.Read(&request)) {
-    if (request.has_header()) {
-      return MakeFieldError(ErrorReason::kRequestInvalid,
-                            {{"header", "must be the first message only; send data after it"}});
-    }
-    MILLRACE_RETURN_IF_ERROR(upload->Append(request.data()));
-    metrics_->Add(metric::kTransferBytes, {"receive", "dataset"},
-                  static_cast<double>(request.data().size()));
-  }
-  // After a broken connection too: what came is kept, and the file is resumed after it.
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t committed_bytes, upload->Finish());
-  response->set_committed_bytes(committed_bytes);
-  return absl::OkStatus();
-}
-
 grpc::Status DatasetServiceImpl::UploadDatasetFile(
     grpc::ServerContext*, grpc::ServerReader<v1::UploadDatasetFileRequest>* reader,
     v1::UploadDatasetFileResponse* response) {
-  return ToGrpcStatus(Receive(*reader, response));
+  return ToGrpcStatus(ReceiveFile(
+      *reader, uploads_, metrics_, "dataset",
+      [this](const v1::UploadDatasetFileRequest::Header& header)
+          -> absl::StatusOr<std::unique_ptr<FileUpload>> {
+        MILLRACE_ASSIGN_OR_RETURN(const std::string id,
+                                  ParseDatasetName("header.name", header.name()));
+        return store_->OpenUpload(id, header.path(), header.offset());
+      },
+      response));
 }
 
 grpc::Status DatasetServiceImpl::FinalizeDataset(grpc::ServerContext*,
@@ -112,12 +94,12 @@ grpc::Status DatasetServiceImpl::ListDatasets(grpc::ServerContext*,
     MILLRACE_ASSIGN_OR_RETURN(const std::string after,
                               DecodePageToken(request->page_token(), "datasets"));
     // One more than asked for tells whether there is a next page.
-    std::vector<Dataset> datasets = store_->List(after, page_size + 1);
+    std::vector<StoredBlob> datasets = store_->List(after, page_size + 1);
     if (static_cast<int>(datasets.size()) > page_size) {
       datasets.pop_back();
       response->set_next_page_token(EncodePageToken(datasets.back().id, "datasets"));
     }
-    for (const Dataset& dataset : datasets) {
+    for (const StoredBlob& dataset : datasets) {
       *response->add_datasets() = ToProto(dataset, Files::kWithout);
     }
     return absl::OkStatus();

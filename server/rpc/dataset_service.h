@@ -1,9 +1,9 @@
-// DatasetService over a DatasetStore.
+// DatasetService over the store of datasets.
 #ifndef MILLRACE_SERVER_RPC_DATASET_SERVICE_H_
 #define MILLRACE_SERVER_RPC_DATASET_SERVICE_H_
 
 #include "millrace/v1/dataset_service.grpc.pb.h"
-#include "server/blobs/dataset_store.h"
+#include "server/blobs/blob_store.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/transfer_slots.h"
 
@@ -16,7 +16,7 @@ class DatasetServiceImpl final : public v1::DatasetService::Service {
   static constexpr int kMostUploads = 16;
 
   // Both outlive this.
-  DatasetServiceImpl(DatasetStore* store, Metrics* metrics) : store_(store), metrics_(metrics) {}
+  DatasetServiceImpl(BlobStore* store, Metrics* metrics) : store_(store), metrics_(metrics) {}
 
   grpc::Status CreateDataset(grpc::ServerContext* context, const v1::CreateDatasetRequest* request,
                              v1::Dataset* response) override;
@@ -34,10 +34,7 @@ class DatasetServiceImpl final : public v1::DatasetService::Service {
                              google::protobuf::Empty* response) override;
 
  private:
-  absl::Status Receive(grpc::ServerReader<v1::UploadDatasetFileRequest>& reader,
-                       v1::UploadDatasetFileResponse* response);
-
-  DatasetStore* const store_;
+  BlobStore* const store_;
   Metrics* const metrics_;
   TransferSlots uploads_{kMostUploads};
 };

@@ -8,10 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "engine/base/file.h"
 #include "engine/base/status_macros.h"
+#include "engine/train/checkpoint_folder.h"
 #include "engine/train/trainer.h"
 #include "proto/job_file/job_file.h"
 #include "server/base/paths.h"
 #include "server/base/resource_names.h"
+#include "server/blobs/model_path.h"
 #include "server/worker/daemon_link.h"
 #include "server/worker/event_conversion.h"
 #include "server/worker/log_observer.h"
@@ -78,6 +80,24 @@ class ReportingObserver : public LogObserver {
   ReportBuffer* const reports_;
 };
 
+// Finds the files of the model and the tokenizer that a job names. A run that has a checkpoint
+// needs neither any more.
+absl::Status FindSources(const DataPaths& data, const std::string& job_dir, const v1::JobSpec& spec,
+                         JobPaths* paths) {
+  const std::string& from = spec.model().from();
+  const bool goes_on = !ListCheckpoints(absl::StrCat(job_dir, "/checkpoints")).empty();
+  if (!from.empty()) {
+    const absl::StatusOr<NamedModel> model = FindModel(data, "model.from", from);
+    if (!model.ok() && !goes_on) return model.status();
+    paths->model = model.ok() ? model->path : from;
+  }
+  if (spec.tokenizer().empty() || spec.tokenizer() == "byte") return absl::OkStatus();
+  const absl::StatusOr<std::string> tokenizer = FindTokenizer(data, "tokenizer", spec.tokenizer());
+  if (!tokenizer.ok() && !goes_on) return tokenizer.status();
+  paths->tokenizer = tokenizer.ok() ? *tokenizer : spec.tokenizer();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<TrainResult> RunAttempt(const DaemonRunOptions& options,
                                        const std::string& attempt_folder, StopControl& stop,
                                        ReportBuffer* reports, spdlog::logger& log) {
@@ -86,6 +106,7 @@ absl::StatusOr<TrainResult> RunAttempt(const DaemonRunOptions& options,
   MILLRACE_ASSIGN_OR_RETURN(const std::string dataset,
                             ParseDatasetName("data.train", spec.data().train()));
   JobPaths paths;
+  MILLRACE_RETURN_IF_ERROR(FindSources(DataPaths(options.data_dir), options.job_dir, spec, &paths));
   paths.data = absl::StrCat(DataPaths(options.data_dir).Dataset(dataset), "/files");
   std::vector<FieldProblem> problems;
   TrainSpec train_spec = ToTrainSpec(spec, paths, &problems);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "engine/base/status_macros.h"
@@ -20,6 +21,8 @@
 #include "engine/train/train_spec.h"
 #include "server/base/errors.h"
 #include "server/base/resource_names.h"
+#include "server/blobs/dataset_store.h"
+#include "server/blobs/model_path.h"
 #include "server/worker/plan_conversion.h"
 #include "server/worker/spec_conversion.h"
 
@@ -36,8 +39,16 @@ constexpr size_t kMostTraceBytes = size_t{60} << 20;
 // Adds all that is wrong with the model to `problems`.
 std::optional<ModelSpec> CheckModel(const TrainSpec& spec, std::vector<FieldProblem>* problems) {
   // What is not given at all is a problem of the spec.
-  if (spec.model_config_json.empty()) return std::nullopt;
+  if (spec.model_config_json.empty() == spec.model_path.empty()) return std::nullopt;
   const absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer = MakeJobTokenizer(spec);
+  // A name that stands for nothing is a problem of the spec.
+  const bool named = spec.tokenizer.empty() || !spec.tokenizer_path.empty();
+  if (!tokenizer.ok() && named) {
+    // `field: what is wrong`
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(tokenizer.status().message(), absl::MaxSplits(": ", 1));
+    problems->push_back({parts.first, parts.second});
+  }
   return MakeJobModel(
       spec, tokenizer.ok() ? std::optional((*tokenizer)->vocab_size()) : std::nullopt, problems);
 }
@@ -103,9 +114,8 @@ absl::Status Insufficient(const JobPlan& plan) {
       ErrorReasonName(reason), absl::StrCat("spec.", plan.shortfall_field), plan.shortfall);
 }
 
-absl::Status CheckDataset(const DatasetStore& datasets, const std::string& id,
-                          const TrainSpec& spec) {
-  MILLRACE_ASSIGN_OR_RETURN(const Dataset dataset, datasets.Get(id));
+absl::Status CheckDataset(const BlobStore& datasets, const std::string& id, const TrainSpec& spec) {
+  MILLRACE_ASSIGN_OR_RETURN(const StoredBlob dataset, datasets.Get(id));
   if (!dataset.ready) {
     return Refuse(ErrorReason::kDatasetInvalid,
                   {{"data.train",
@@ -113,7 +123,7 @@ absl::Status CheckDataset(const DatasetStore& datasets, const std::string& id,
   }
   // A byte is a token, and each document ends with one more. JSON around the text only makes
   // this too many; the worker counts exactly.
-  const int64_t most_tokens = dataset.size_bytes + dataset.document_count;
+  const int64_t most_tokens = dataset.size_bytes + DocumentCount(dataset);
   const int64_t sequences = spec.eval_fraction > 0 ? 2 : 1;
   const int64_t needed = sequences * (spec.sequence_length + 1);
   if (most_tokens < needed) {
@@ -158,6 +168,35 @@ int64_t JobValidator::UsableMemoryBytes() const {
   return static_cast<int64_t>(kUsableShareOfMemory * static_cast<double>(options_.memory_bytes));
 }
 
+absl::Status JobValidator::FindSources(const v1::JobSpec& spec, JobPaths* paths, std::string* name,
+                                       std::vector<FieldProblem>* problems) const {
+  // What is no name of a resource is a problem among others.
+  const auto take = [problems](const absl::Status& status) {
+    if (ReasonOf(status) != ErrorReasonName(ErrorReason::kRequestInvalid)) return status;
+    for (const FieldViolation& violation : FieldViolationsOf(status)) {
+      problems->push_back({violation.field, violation.description});
+    }
+    return absl::OkStatus();
+  };
+  const std::string& from = spec.model().from();
+  if (!options_.paths) return absl::OkStatus();
+  if (!from.empty()) {
+    const absl::StatusOr<NamedModel> model = FindModel(*options_.paths, "model.from", from);
+    MILLRACE_RETURN_IF_ERROR(take(model.status()));
+    if (model.ok()) {
+      paths->model = model->path;
+      *name = model->name;
+    }
+  }
+  if (spec.tokenizer().empty() || spec.tokenizer() == "byte") return absl::OkStatus();
+  const absl::StatusOr<std::string> tokenizer =
+      FindTokenizer(*options_.paths, "tokenizer", spec.tokenizer());
+  if (tokenizer.ok()) paths->tokenizer = *tokenizer;
+  // The engine knows better what else a tokenizer may be called.
+  if (!absl::StrContains(spec.tokenizer(), '/')) return absl::OkStatus();
+  return take(tokenizer.status());
+}
+
 absl::StatusOr<JobValidator::JudgedSpec> JobValidator::Judge(const v1::JobSpec& spec,
                                                              bool with_dataset) const {
   std::vector<FieldProblem> problems;
@@ -174,7 +213,10 @@ absl::StatusOr<JobValidator::JudgedSpec> JobValidator::Judge(const v1::JobSpec& 
   }
   JobPaths paths;
   paths.data = spec.data().train();
+  std::string model_name;
+  MILLRACE_RETURN_IF_ERROR(FindSources(spec, &paths, &model_name, &problems));
   TrainSpec train_spec = ToTrainSpec(spec, paths, &problems);
+  if (!model_name.empty()) train_spec.model_from = model_name;
   for (FieldProblem& problem : Validate(train_spec)) problems.push_back(std::move(problem));
   std::vector<FieldProblem> model_problems;
   std::optional<ModelSpec> model = CheckModel(train_spec, &model_problems);

@@ -5,14 +5,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/model/model_spec.h"
 #include "engine/train/job_target.h"
 #include "engine/train/train_spec.h"
 #include "server/base/paths.h"
-#include "server/blobs/dataset_store.h"
+#include "server/blobs/blob_store.h"
 #include "server/jobs/job_planner.h"
 #include "server/jobs/spec_validator.h"
+#include "server/worker/spec_conversion.h"
 
 namespace millrace {
 
@@ -20,12 +23,13 @@ class JobValidator : public SpecValidator, public JobPlanner {
  public:
   struct Options {
     // Outlives the validator.
-    const DatasetStore* datasets = nullptr;
+    const BlobStore* datasets = nullptr;
     // Compute threads of a job that does not say; 0 is all cores.
     int64_t cores = 0;
     // Memory of the node; 0 is what it has.
     int64_t memory_bytes = 0;
-    // Where the processor's profiles are kept; without it, one of middling speed is assumed.
+    // Where models, tokenizers and the processor's profiles are kept; without it there are none of
+    // the first, and a processor of middling speed is assumed.
     std::optional<DataPaths> paths;
   };
 
@@ -44,6 +48,10 @@ class JobValidator : public SpecValidator, public JobPlanner {
     ModelSpec model;
   };
 
+  // Finds the files of the model and the tokenizer that a job names, and says in `name` which
+  // checkpoint its model is.
+  absl::Status FindSources(const v1::JobSpec& spec, JobPaths* paths, std::string* name,
+                           std::vector<FieldProblem>* problems) const;
   // All but memory; the dataset only when asked.
   absl::StatusOr<JudgedSpec> Judge(const v1::JobSpec& spec, bool with_dataset) const;
   // For this node, unless the target is changed.

@@ -17,6 +17,7 @@
 #include "server/worker/job_lock.h"
 #include "server/worker/local_run.h"
 #include "server/worker/worker_log.h"
+#include "server/worker/worker_tasks.h"
 
 namespace millrace {
 namespace {
@@ -28,7 +29,9 @@ constexpr char kDescription[] =
     "gradient_norm, learning_rate, tokens, step_seconds, tokens_per_second, speed_of_light_ratio,\n"
     "total_tokens, stalls) to standard output, the log to standard error. It goes on from DIR's\n"
     "last complete checkpoint if there is one. SIGTERM or Ctrl-C writes a checkpoint and ends; a\n"
-    "second one ends at once. The other flags are for millraced, which starts workers of its own.";
+    "second one ends at once. The other flags, and the commands export and train-tokenizer, are "
+    "for\n"
+    "millraced, which starts workers of its own.";
 
 // The daemon should live longer than a worker that takes too much.
 constexpr int kOutOfMemoryScore = 500;
@@ -147,4 +150,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace millrace
 
-int main(int argc, char** argv) { return millrace::Main(argc, argv); }
+int main(int argc, char** argv) {
+  if (argc > 1 && millrace::IsWorkerTask(argv[1])) return millrace::RunWorkerTask(argc, argv);
+  return millrace::Main(argc, argv);
+}

@@ -88,12 +88,12 @@ System::~System() {
 
 void System::StartDaemon(const ProcessOptions& options) {
   CopyProfiles(KnownProfiles(), data_dir());
-  daemon_ = std::make_unique<Process>(
-      std::vector<std::string>{
-          ProgramPath("server/millraced"), absl::StrCat("--data_dir=", data_dir()),
-          absl::StrCat("--listen=", address_), absl::StrCat("--http_listen=", http_address_),
-          absl::StrCat("--worker_binary=", ProgramPath("server/worker/millrace-worker"))},
-      options);
+  std::vector<std::string> command = {
+      ProgramPath("server/millraced"), absl::StrCat("--data_dir=", data_dir()),
+      absl::StrCat("--listen=", address_), absl::StrCat("--http_listen=", http_address_),
+      absl::StrCat("--worker_binary=", ProgramPath("server/worker/millrace-worker"))};
+  command.insert(command.end(), daemon_flags_.begin(), daemon_flags_.end());
+  daemon_ = std::make_unique<Process>(command, options);
   ASSERT_TRUE(daemon_->WaitForOutput("serves gRPC")) << daemon_->Output() << daemon_->Errors();
   address_ = WordAfter(daemon_->Output(), "gRPC on ");
   http_address_ = WordAfter(daemon_->Output(), "HTTP on ");

@@ -45,6 +45,11 @@ class System {
   const std::string& address() const { return address_; }
   const std::string& http_address() const { return http_address_; }
 
+  // More flags of the daemons to be started.
+  void AddDaemonFlags(const std::vector<std::string>& flags) {
+    daemon_flags_.insert(daemon_flags_.end(), flags.begin(), flags.end());
+  }
+
   // Starts the daemon and waits until it serves. A second start takes the same ports.
   void StartDaemon(const ProcessOptions& options = {});
   // SIGTERM; returns the exit code.
@@ -89,6 +94,7 @@ class System {
   std::vector<std::string> Command(std::vector<std::string> arguments) const;
 
   std::string folder_;
+  std::vector<std::string> daemon_flags_;
   std::string address_ = "127.0.0.1:0";
   std::string http_address_ = "127.0.0.1:0";
   std::unique_ptr<Process> daemon_;

@@ -48,6 +48,21 @@ TEST(ConfigTest, FlagsGoBeforeTheFileAndTheFileBeforeDefaults) {
   EXPECT_EQ(parsed->config.data_dir, "/home/tester/.local/share/millrace/node");
 }
 
+TEST(ConfigTest, ModelDirsAreAListAndFlagsReplaceIt) {
+  const std::string file = WriteConfig("model_dirs: [/models, /srv/more/]\n");
+  auto parsed = ParseCommandLine({kWorker, "--config", file});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->config.model_dirs, (std::vector<std::string>{"/models", "/srv/more"}));
+  parsed = ParseCommandLine({kWorker, "--config", file, "--model-dir", "/a", "--model-dir=/b"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->config.model_dirs, (std::vector<std::string>{"/a", "/b"}));
+  parsed = ParseCommandLine({kWorker, "--config", WriteConfig("model_dirs: /one\n")});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(parsed->config.model_dirs, std::vector<std::string>{"/one"});
+  EXPECT_TRUE(absl::StrContains(
+      ErrorOf({kWorker, "--config", WriteConfig("model_dirs: [{a: b}]\n")}), "model_dirs"));
+}
+
 TEST(ConfigTest, UnknownKeysAndFlagsAreRefusedByName) {
   const std::string file = WriteConfig("listen: 127.0.0.1:1\nlisten_port: 7\n");
   const std::string error = ErrorOf({kWorker, "--config", file});

@@ -16,6 +16,7 @@
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "server/base/errors.h"
+#include "server/blobs/dataset_store.h"
 #include "server/observe/metrics.h"
 #include "server/rpc/checkpoint_service.h"
 #include "server/rpc/dataset_service.h"
@@ -46,10 +47,10 @@ google::rpc::ErrorInfo InfoOf(const grpc::Status& status) {
 class BlobServicesTest : public ::testing::Test {
  protected:
   BlobServicesTest() : paths_(MakeFolder()), checkpoints_(paths_) {
-    store_ = *DatasetStore::Open({.folder = paths_.Datasets()});
+    store_ = *OpenDatasets({.folder = paths_.Datasets()});
     dataset_service_ = std::make_unique<DatasetServiceImpl>(store_.get(), &metrics_);
     checkpoint_service_ = std::make_unique<CheckpointServiceImpl>(
-        &checkpoints_, &metrics_, [](const std::string& id) {
+        &checkpoints_, &exporter_, &metrics_, [](const std::string& id) {
           return id == "one" ? absl::OkStatus()
                              : MakeError(ErrorReason::kJobNotFound, "no such job");
         });
@@ -104,8 +105,9 @@ class BlobServicesTest : public ::testing::Test {
   }
 
   DataPaths paths_;
-  std::unique_ptr<DatasetStore> store_;
+  std::unique_ptr<BlobStore> store_;
   CheckpointStore checkpoints_;
+  CheckpointExporter exporter_{{.worker_program = "/bin/false", .checkpoints = &checkpoints_}};
   Metrics metrics_;
   std::unique_ptr<DatasetServiceImpl> dataset_service_;
   std::unique_ptr<CheckpointServiceImpl> checkpoint_service_;

@@ -31,8 +31,8 @@ std::string Hash(const std::string& content) {
   return hash.Finish();
 }
 
-DatasetFile Declare(const std::string& path, const std::string& content) {
-  DatasetFile file;
+BlobFile Declare(const std::string& path, const std::string& content) {
+  BlobFile file;
   file.path = path;
   file.size_bytes = static_cast<int64_t>(content.size());
   file.sha256 = Hash(content);
@@ -72,11 +72,11 @@ class DatasetStoreTest : public ::testing::Test {
   // As after a crash of the daemon: nothing but the disk is left.
   void Reopen() {
     store_.reset();
-    DatasetStore::Options options;
+    BlobStore::Options options;
     options.folder = folder_;
     options.disk = &disk_;
     options.jobs_using = [this](const std::string&) { return jobs_; };
-    auto store = DatasetStore::Open(options);
+    auto store = OpenDatasets(options);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -97,7 +97,7 @@ class DatasetStoreTest : public ::testing::Test {
   std::string folder_;
   SmallDisk disk_;
   std::vector<std::string> jobs_;
-  std::unique_ptr<DatasetStore> store_;
+  std::unique_ptr<BlobStore> store_;
 };
 
 TEST_F(DatasetStoreTest, BecomesReadyWhenAllFilesAreHere) {
@@ -111,7 +111,7 @@ TEST_F(DatasetStoreTest, BecomesReadyWhenAllFilesAreHere) {
   auto ready = store_->Finalize("plays");
   ASSERT_TRUE(ready.ok()) << ready.status();
   EXPECT_TRUE(ready->ready);
-  EXPECT_EQ(ready->document_count, 2) << "the empty file is no document";
+  EXPECT_EQ(DocumentCount(*ready), 2) << "the empty file is no document";
   EXPECT_EQ(ready->size_bytes, 10);
   EXPECT_EQ(*ReadFile(store_->FilesFolder("plays") + "/b/two.txt"), "world");
 
@@ -119,14 +119,14 @@ TEST_F(DatasetStoreTest, BecomesReadyWhenAllFilesAreHere) {
   auto again = store_->Get("plays");
   ASSERT_TRUE(again.ok());
   EXPECT_TRUE(again->ready);
-  EXPECT_EQ(again->document_count, 2);
+  EXPECT_EQ(DocumentCount(*again), 2);
   EXPECT_EQ(again->files.size(), 3);
   EXPECT_EQ(absl::ToUnixNanos(again->create_time), absl::ToUnixNanos(ready->create_time));
   EXPECT_TRUE(store_->Finalize("plays").ok()) << "finalizing again changes nothing";
 }
 
 TEST_F(DatasetStoreTest, CreateIsIdempotentForTheSameFilesOnly) {
-  const std::vector<DatasetFile> files = {Declare("a.txt", "hello"), Declare("b.txt", "world")};
+  const std::vector<BlobFile> files = {Declare("a.txt", "hello"), Declare("b.txt", "world")};
   ASSERT_TRUE(store_->Create("plays", files).ok());
   ASSERT_TRUE(Send("plays", "a.txt", 0, "hel").ok());
   auto again = store_->Create("plays", {files[1], files[0]});
@@ -136,7 +136,7 @@ TEST_F(DatasetStoreTest, CreateIsIdempotentForTheSameFilesOnly) {
 }
 
 TEST_F(DatasetStoreTest, RefusesDeclarationsThatCannotBeStored) {
-  const auto refusal = [&](std::vector<DatasetFile> files) {
+  const auto refusal = [&](std::vector<BlobFile> files) {
     return store_->Create("plays", std::move(files)).status();
   };
   EXPECT_THAT(std::string(refusal({}).message()), HasSubstr("dataset.files: is empty"));
@@ -149,10 +149,10 @@ TEST_F(DatasetStoreTest, RefusesDeclarationsThatCannotBeStored) {
   EXPECT_THAT(std::string(refusal({Declare("a", "x"), Declare("a/b", "x")}).message()),
               HasSubstr("both a file and the folder"));
   EXPECT_THAT(std::string(refusal({Declare("a", "")}).message()), HasSubstr("empty"));
-  DatasetFile bad_hash = Declare("a", "x");
+  BlobFile bad_hash = Declare("a", "x");
   bad_hash.sha256 = "XYZ";
   EXPECT_THAT(std::string(refusal({bad_hash}).message()), HasSubstr("dataset.files[0].sha256"));
-  DatasetFile bad_size = Declare("a", "x");
+  BlobFile bad_size = Declare("a", "x");
   bad_size.size_bytes = -1;
   EXPECT_EQ(ReasonOf(refusal({bad_size})), "DATASET_INVALID");
   EXPECT_FALSE(store_->Create("No Id", {Declare("a", "x")}).ok());
@@ -299,7 +299,7 @@ TEST_F(DatasetStoreTest, ListsInOrderFromAnId) {
   }
   const auto ids = [&](const std::string& after, int limit) {
     std::string text;
-    for (const Dataset& dataset : store_->List(after, limit)) text += dataset.id;
+    for (const StoredBlob& dataset : store_->List(after, limit)) text += dataset.id;
     return text;
   };
   EXPECT_EQ(ids("", 10), "abc");
@@ -332,12 +332,13 @@ TEST_F(DatasetStoreTest, ClearsAwayWhatACrashLeftHalfDone) {
 }
 
 TEST_F(DatasetStoreTest, AnUploadThatComesTooLateBringsNoFolderBack) {
-  auto slot = std::make_shared<DatasetFileSlot>();
+  auto slot = std::make_shared<FileSlot>();
+  slot->kind = &kDatasetKind;
   slot->declared = Declare("a.txt", "hello");
   slot->part_path = folder_ + "/plays/parts/a.txt";
   slot->final_path = folder_ + "/plays/files/a.txt";
   slot->deleted = true;
-  EXPECT_EQ(ReasonOf(DatasetUpload::Open(slot, 0, &disk_).status()), "DATASET_NOT_FOUND");
+  EXPECT_EQ(ReasonOf(FileUpload::Open(slot, 0, &disk_).status()), "DATASET_NOT_FOUND");
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 

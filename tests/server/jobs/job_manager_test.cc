@@ -272,6 +272,36 @@ TEST_F(JobManagerTest, TellsWhichJobsNeedADataset) {
   EXPECT_TRUE(manager_->JobsThatNeed("datasets/other")->empty());
 }
 
+TEST_F(JobManagerTest, TellsWhichJobsNeedAModelOrATokenizer) {
+  v1::CreateJobRequest request;
+  request.set_job_id("tuned");
+  request.mutable_spec()->mutable_data()->set_train("datasets/plays");
+  request.mutable_spec()->mutable_model()->set_from("models/smol");
+  request.mutable_spec()->set_tokenizer("tokenizers/words");
+  ASSERT_TRUE(manager_->CreateJob(request).ok());
+  const std::vector<std::string> tuned = {"jobs/tuned"};
+  EXPECT_EQ(*manager_->JobsThatNeed("models/smol"), tuned);
+  EXPECT_EQ(*manager_->JobsThatNeed("tokenizers/words"), tuned);
+  EXPECT_EQ(*manager_->JobsThatNeed("datasets/plays"), tuned);
+  EXPECT_TRUE(manager_->JobsThatNeed("models/smo")->empty());
+  EXPECT_TRUE(manager_->JobsThatNeed("byte")->empty());
+}
+
+TEST_F(JobManagerTest, AJobWhoseCheckpointAnotherBeginsWithStays) {
+  CreateRunningJob("a");
+  ASSERT_TRUE(manager_->CancelJob("a").ok());
+  Exit("a", 1);
+  v1::CreateJobRequest request;
+  request.set_job_id("b");
+  request.mutable_spec()->mutable_model()->set_from("jobs/a/checkpoints/5");
+  ASSERT_TRUE(manager_->CreateJob(request).ok());
+  EXPECT_EQ(ReasonOf(manager_->DeleteJob("a")), "IN_USE");
+  ASSERT_TRUE(manager_->CancelJob("b").ok());
+  EXPECT_TRUE(launcher_->WaitForStart("b", 1));
+  Exit("b", 1);
+  EXPECT_TRUE(manager_->DeleteJob("a").ok());
+}
+
 TEST_F(JobManagerTest, WorkerThatCannotBeStartedFailsTheJobWithTheCause) {
   launcher_->set_start_error(absl::NotFoundError("/nowhere/millrace-worker: no such file"));
   CreateJob("a");

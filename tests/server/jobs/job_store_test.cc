@@ -155,6 +155,32 @@ TEST(JobStoreTest, ListenerHearsOfAChangeOnlyOnceReadersSeeIt) {
   EXPECT_EQ(seen, (std::vector<int64_t>{1, 2}));
 }
 
+TEST(JobStoreTest, BringsADatabaseOfTheFirstVersionUpToDate) {
+  const std::string path = MakeDataPaths().Database();
+  {
+    auto store = OpenStore(path);
+    ASSERT_TRUE(store
+                    ->Write([&](JobTransaction& t) {
+                      StoredJob job;
+                      job.id = "a";
+                      job.job.mutable_spec()->mutable_data()->set_train("datasets/plays");
+                      return t.Create(job).status();
+                    })
+                    .ok());
+  }
+  {
+    auto database = Database::Open(path);
+    ASSERT_TRUE(database.ok());
+    ASSERT_TRUE((*database)
+                    ->Execute("ALTER TABLE jobs RENAME COLUMN needs TO dataset;"
+                              "PRAGMA user_version = 1")
+                    .ok());
+  }
+  auto store = OpenStore(path);
+  ASSERT_NE(store, nullptr);
+  EXPECT_EQ(*store->JobsThatNeed("datasets/plays"), std::vector<std::string>{"a"});
+}
+
 TEST(JobStoreTest, RefusesADatabaseOfAnotherVersion) {
   const std::string path = MakeDataPaths().Database();
   {

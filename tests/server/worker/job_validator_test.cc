@@ -4,6 +4,7 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,8 @@
 #include "engine/base/file.h"
 #include "proto/job_file/job_file.h"
 #include "server/base/errors.h"
+#include "server/blobs/dataset_store.h"
+#include "server/blobs/model_store.h"
 #include "tests/server/worker/temp_folder.h"
 
 namespace millrace {
@@ -31,7 +34,7 @@ train: {steps: 10, tokens_per_step: 256}
 class JobValidatorTest : public ::testing::Test {
  protected:
   JobValidatorTest() {
-    store_ = *DatasetStore::Open({.folder = MakeTempFolder()});
+    store_ = *OpenDatasets({.folder = MakeTempFolder()});
     AddDataset("plays", std::string(10'000, 'a'), true);
     AddDataset("short", std::string(100, 'a'), true);
     AddDataset("half", std::string(10'000, 'a'), false);
@@ -77,7 +80,7 @@ class JobValidatorTest : public ::testing::Test {
   }
 
   int64_t memory_bytes_ = int64_t{4} << 30;
-  std::unique_ptr<DatasetStore> store_;
+  std::unique_ptr<BlobStore> store_;
 };
 
 TEST_F(JobValidatorTest, FillsInAllThatFixesTheNumbers) {
@@ -206,6 +209,61 @@ TEST_F(JobValidatorTest, RefusesAStepThatNoMachineCanMake) {
   ExpectRefused(Judge("tokens_per_step: 256",
                       "tokens_per_step: 4611686018427387904, tokens_per_micro_batch: 64"),
                 "CONFIG_INVALID", "spec.train.tokens_per_step", "is too large; use at most");
+}
+
+// Jobs that begin with a model of the node.
+class PretrainedJobTest : public JobValidatorTest {
+ protected:
+  PretrainedJobTest() {
+    ModelStore::Options options;
+    options.blobs.folder = paths_.Models();
+    options.model_dirs = {paths_.root()};
+    models_ = *ModelStore::Open(std::move(options));
+    const std::string folder = paths_.root() + "/llama";
+    std::filesystem::create_directories(folder);
+    for (const char* name : {"config.json", "model.safetensors"}) {
+      std::filesystem::copy_file(absl::StrCat("tests/golden/llama_gqa/", name),
+                                 absl::StrCat(folder, "/", name));
+    }
+    EXPECT_TRUE(models_->Register("llama", folder).ok());
+  }
+
+  absl::StatusOr<v1::JobSpec> JudgeFrom(const std::string& model, const std::string& more = "") {
+    auto spec = ParseJobFile(absl::StrCat("name: tuned\nmodel: {", model,
+                                          "}\ndata: {train: datasets/plays, sequence_length: 32}\n"
+                                          "train: {steps: 10, tokens_per_step: 128}\n",
+                                          more));
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    JobValidator validator(
+        {.datasets = store_.get(), .cores = 2, .memory_bytes = memory_bytes_, .paths = paths_});
+    absl::StatusOr<ValidatedSpec> validated = validator.ResolveAndValidate(*spec);
+    if (!validated.ok()) return validated.status();
+    return validated->spec;
+  }
+
+  const DataPaths paths_{MakeTempFolder()};
+  std::unique_ptr<ModelStore> models_;
+};
+
+TEST_F(PretrainedJobTest, NamesOfModelsAreLookedUp) {
+  ExpectRefused(JudgeFrom("from: models/none"), "MODEL_NOT_FOUND", "", "models/none");
+  ExpectRefused(JudgeFrom("from: llama"), "CONFIG_INVALID", "spec.model.from", "models/{id}");
+  ExpectRefused(JudgeFrom("from: jobs/a/checkpoints/latest"), "CHECKPOINT_NOT_FOUND", "", "jobs/a");
+  ExpectRefused(JudgeFrom("from: models/llama, config: {model_type: llama}"), "CONFIG_INVALID",
+                "spec.model.from", "config of its own");
+  ExpectRefused(JudgeFrom(""), "CONFIG_INVALID", "spec.model.config", "model.from");
+}
+
+TEST_F(PretrainedJobTest, ATokenizerMustFitTheModel) {
+  ExpectRefused(JudgeFrom("from: models/llama"), "MODEL_INVALID", "spec.model.from",
+                "name another one as tokenizer");
+  // 257 tokens for a model of 37.
+  ExpectRefused(JudgeFrom("from: models/llama", "tokenizer: byte\n"), "MODEL_INVALID",
+                "spec.tokenizer", "37");
+  ExpectRefused(JudgeFrom("from: models/llama", "tokenizer: tokenizers/none\n"),
+                "TOKENIZER_NOT_FOUND", "", "tokenizers/none");
+  ExpectRefused(JudgeFrom("from: models/llama", "tokenizer: words\n"), "CONFIG_INVALID",
+                "spec.tokenizer", "`words`");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "server/blobs/dataset_upload.h"
+#include "server/blobs/file_upload.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -35,15 +35,14 @@ absl::Status MakeParent(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status CheckNotDeleted(const DatasetFileSlot& slot) {
+absl::Status CheckNotDeleted(const FileSlot& slot) {
   if (!slot.deleted) return absl::OkStatus();
-  return MakeError(
-      ErrorReason::kDatasetNotFound,
-      absl::StrCat("file ", slot.declared.path, ": its dataset was deleted meanwhile"));
+  return MakeError(slot.kind->not_found, absl::StrCat("file ", slot.declared.path, ": its ",
+                                                      slot.kind->noun, " was deleted meanwhile"));
 }
 
 // Feeds the first `size` bytes of the part to `hash`.
-absl::Status HashBeginning(const DatasetFileSlot& slot, int64_t size, Sha256& hash) {
+absl::Status HashBeginning(const FileSlot& slot, int64_t size, Sha256& hash) {
   const std::string& path = slot.part_path;
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return ErrnoToStatus(errno, "open", path);
@@ -65,15 +64,15 @@ absl::Status HashBeginning(const DatasetFileSlot& slot, int64_t size, Sha256& ha
 
 }  // namespace
 
-int64_t CommittedBytes(const DatasetFileSlot& slot) {
+int64_t CommittedBytes(const FileSlot& slot) {
   const int64_t complete = SizeOf(slot.final_path);
   return complete >= 0 ? complete : std::max<int64_t>(SizeOf(slot.part_path), 0);
 }
 
-bool IsComplete(const DatasetFileSlot& slot) { return SizeOf(slot.final_path) >= 0; }
+bool IsComplete(const FileSlot& slot) { return SizeOf(slot.final_path) >= 0; }
 
-absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetUpload::Open(
-    std::shared_ptr<DatasetFileSlot> slot, int64_t offset, Disk* disk) {
+absl::StatusOr<std::unique_ptr<FileUpload>> FileUpload::Open(std::shared_ptr<FileSlot> slot,
+                                                             int64_t offset, Disk* disk) {
   absl::MutexLock lock(&slot->mutex);
   MILLRACE_RETURN_IF_ERROR(CheckNotDeleted(*slot));
   const int64_t committed = CommittedBytes(*slot);
@@ -85,7 +84,7 @@ absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetUpload::Open(
                          " is not where it is to be resumed; send bytes from ", committed, " on")),
         "committed_bytes", absl::StrCat(committed));
   }
-  auto upload = std::unique_ptr<DatasetUpload>(new DatasetUpload(slot, ++slot->holder, disk));
+  auto upload = std::unique_ptr<FileUpload>(new FileUpload(slot, ++slot->holder, disk));
   upload->committed_bytes_ = committed;
   if (IsComplete(*slot)) return upload;
   MILLRACE_RETURN_IF_ERROR(MakeParent(slot->part_path));
@@ -95,11 +94,11 @@ absl::StatusOr<std::unique_ptr<DatasetUpload>> DatasetUpload::Open(
   return upload;
 }
 
-DatasetUpload::~DatasetUpload() {
+FileUpload::~FileUpload() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::Status DatasetUpload::CheckHolder() const {
+absl::Status FileUpload::CheckHolder() const {
   MILLRACE_RETURN_IF_ERROR(CheckNotDeleted(*slot_));
   if (slot_->holder == holder_) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat("file ", slot_->declared.path,
@@ -107,17 +106,18 @@ absl::Status DatasetUpload::CheckHolder() const {
                                          "committed_bytes and resume there"));
 }
 
-absl::Status DatasetUpload::Append(absl::string_view bytes) {
+absl::Status FileUpload::Append(absl::string_view bytes) {
   if (bytes.empty()) return absl::OkStatus();
   absl::MutexLock lock(&slot_->mutex);
   MILLRACE_RETURN_IF_ERROR(CheckHolder());
   const int64_t size = static_cast<int64_t>(bytes.size());
   if (fd_ < 0 || size > slot_->declared.size_bytes - committed_bytes_) {
-    return MakeError(ErrorReason::kDatasetInvalid,
+    return MakeError(slot_->kind->invalid,
                      absl::StrCat("file ", slot_->declared.path, ": more than the declared ",
                                   slot_->declared.size_bytes,
                                   " bytes; it changed since it was declared, "
-                                  "declare it again in another dataset"));
+                                  "declare it again in another ",
+                                  slot_->kind->noun));
   }
   absl::Status status = disk_->Append(fd_, bytes, slot_->part_path);
   if (!status.ok()) {
@@ -135,7 +135,7 @@ absl::Status DatasetUpload::Append(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> DatasetUpload::Finish() {
+absl::StatusOr<int64_t> FileUpload::Finish() {
   absl::MutexLock lock(&slot_->mutex);
   MILLRACE_RETURN_IF_ERROR(CheckHolder());
   if (fd_ < 0) return committed_bytes_;
