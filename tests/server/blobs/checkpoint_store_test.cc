@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -142,6 +143,26 @@ TEST_F(CheckpointStoreTest, FinishesAFileWhoseCheckpointIsRemovedMeanwhile) {
   const absl::Status status = store_.OpenFile("one", "100", "config.json", 0).status();
   EXPECT_EQ(ReasonOf(status), "CHECKPOINT_NOT_FOUND");
   EXPECT_THAT(std::string(status.message()), HasSubstr("200"));
+}
+
+TEST_F(CheckpointStoreTest, AnExportIsServedOnceItIsRecordedAndIsNoPartOfTheCheckpoint) {
+  Write(100, 3.5);
+  const std::string exports = store_.ExportsFolder("one", 100);
+  std::filesystem::create_directories(exports);
+  std::ofstream(exports + "/a.gguf") << "exported";
+  EXPECT_FALSE(store_.FindExport("one", 100, "exports/a.gguf").has_value()) << "half written";
+  ASSERT_TRUE(store_.RecordExport("one", 100, {"exports/a.gguf", 8, std::string(64, 'a')}).ok());
+  const auto file = store_.FindExport("one", 100, "exports/a.gguf");
+  ASSERT_TRUE(file.has_value());
+  EXPECT_EQ(file->size_bytes, 8);
+  EXPECT_EQ(ReadAll("exports/a.gguf", 2), "ported");
+  EXPECT_EQ(store_.List("one").at(0).files.size(), 2u);
+  for (const char* path : {"exports/../config.json", "exports/b.gguf", "/etc/passwd", "exports/",
+                           "exports/a/b", "a.gguf"}) {
+    EXPECT_FALSE(store_.FindExport("one", 100, path).has_value()) << path;
+  }
+  std::ofstream(exports + "/a.gguf") << "cut";
+  EXPECT_FALSE(store_.FindExport("one", 100, "exports/a.gguf").has_value());
 }
 
 }  // namespace
