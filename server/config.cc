@@ -237,7 +237,8 @@ absl::StatusOr<ParsedCommandLine> ParseCommandLine(const std::vector<std::string
         app.add_option(absl::StrCat("--", setting.each != nullptr ? setting.each : setting.name),
                        flags[setting.name], setting.help)
             ->expected(1)
-            ->type_size(1);
+            ->type_size(1)
+            ->allow_extra_args(false);
     if (setting.each != nullptr) {
       option->take_all();
     } else {

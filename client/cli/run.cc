@@ -326,8 +326,11 @@ void AddTokenizerCommands(CLI::App* app, Arguments* a) {
   train->add_option("--id", a->train.id, "Id of the tokenizer; DATASET-SIZE else");
   train->add_option("--min-frequency", a->train.min_frequency, "Rarer pairs are not merged; 2 else")
       ->check(CLI::PositiveNumber);
-  train->add_option("--special-token", a->train.special_tokens,
-                    "May be repeated; the first ends a document; <|endoftext|> else");
+  train
+      ->add_option("--special-token", a->train.special_tokens,
+                   "May be repeated; the first ends a document; <|endoftext|> else")
+      ->take_all()
+      ->allow_extra_args(false);
   train->add_option("--split", a->train.split, "How text is cut before merging; gpt2 else")
       ->check(CLI::IsMember({"gpt2", "llama3"}))
       ->type_name("NAME");

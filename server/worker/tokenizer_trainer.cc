@@ -54,7 +54,9 @@ absl::StatusOr<std::vector<BlobFile>> FilesIn(const std::string& folder) {
        entry.increment(error)) {
     BlobFile file;
     file.path = entry->path().filename().string();
-    file.size_bytes = static_cast<int64_t>(entry->file_size());
+    std::error_code gone;
+    file.size_bytes = static_cast<int64_t>(entry->file_size(gone));
+    if (gone) return ErrnoToStatus(gone.value(), "read", entry->path().string());
     MILLRACE_ASSIGN_OR_RETURN(file.sha256, Sha256OfFile(entry->path().string()));
     files.push_back(std::move(file));
   }
@@ -67,6 +69,15 @@ absl::StatusOr<std::vector<BlobFile>> FilesIn(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<StoredBlob> TokenizerTrainer::Train(const Request& request) {
+  for (size_t i = 0; i < request.special_tokens.size(); ++i) {
+    // As arguments of a program these would be lost.
+    const std::string& token = request.special_tokens[i];
+    if (!token.empty() && token.find('\0') == std::string::npos) continue;
+    return MakeFieldError(ErrorReason::kConfigInvalid,
+                          {{absl::StrCat("special_tokens[", i, "]"),
+                            token.empty() ? "is empty; give its text, or leave it out"
+                                          : "has a NUL character; leave it out"}});
+  }
   MILLRACE_RETURN_IF_ERROR(options_.tokenizers->CheckFree(request.id));
   MILLRACE_ASSIGN_OR_RETURN(const std::string dataset_id,
                             ParseDatasetName("dataset", request.dataset));

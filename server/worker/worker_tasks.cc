@@ -116,7 +116,9 @@ void AddTrainTokenizer(CLI::App* app, TrainFlags* flags) {
   command->add_option("--out", flags->out, "folder of the tokenizer")->required();
   command->add_option("--vocab-size", flags->options.vocab_size, "tokens in all")->required();
   command->add_option("--min-frequency", flags->options.min_frequency, "of pairs");
-  command->add_option("--special-token", flags->options.special_tokens, "may be repeated");
+  // Values of lists lose brackets around them, and `[PAD]` is a usual token.
+  command->add_option("--special-token", flags->options.special_tokens, "may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--split", flags->options.split, "gpt2 or llama3");
 }
 
