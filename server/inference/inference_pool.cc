@@ -17,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "engine/base/file.h"
@@ -61,7 +62,11 @@ std::optional<FieldViolation> FieldOf(const std::string& message) {
 
 struct InferencePool::Worker {
   std::string path, compute, stamp;
-  std::string log_path;
+  // Its files are called this and what they are.
+  std::string stem;
+  std::string socket_path() const { return stem + ".sock"; }
+  std::string token_folder() const { return stem + ".tokens"; }
+  std::string log_path() const { return stem + ".log"; }
   // The process ends with it.
   UniqueFd lifeline;
   std::optional<WorkerProcess> process;
@@ -76,6 +81,14 @@ struct InferencePool::Worker {
   bool killed = false;   // by the pool
   bool ended = false;
   WorkerExit exit;
+
+  // What a process leaves; the log only when there is nothing to learn from it.
+  void RemoveFiles() const {
+    std::error_code ignored;
+    std::filesystem::remove(socket_path(), ignored);
+    std::filesystem::remove_all(token_folder(), ignored);
+    if (killed) std::filesystem::remove(log_path(), ignored);
+  }
 };
 
 absl::StatusOr<std::unique_ptr<InferencePool>> InferencePool::Start(Options options) {
@@ -209,9 +222,7 @@ absl::StatusOr<InferencePool::WorkerPtr> InferencePool::StartWorker(const Resolv
   auto worker = std::make_shared<Worker>();
   worker->path = model.path;
   worker->compute = compute;
-  const std::string stem = absl::StrCat(options_.folder, "/", ++started_);
-  const std::string socket = stem + ".sock";
-  worker->log_path = stem + ".log";
+  worker->stem = absl::StrCat(options_.folder, "/", ++started_);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoToStatus(errno, "make", "a pipe");
   const UniqueFd other_end(ends[0]);
@@ -219,23 +230,23 @@ absl::StatusOr<InferencePool::WorkerPtr> InferencePool::StartWorker(const Resolv
   std::vector<std::string> command = {options_.worker_program,
                                       "infer",
                                       "--socket",
-                                      socket,
+                                      worker->socket_path(),
                                       "--model",
                                       model.path,
                                       "--token_dir",
-                                      absl::StrCat(stem, ".tokens"),
+                                      worker->token_folder(),
                                       "--lifeline_fd",
                                       absl::StrCat(kLockFd)};
   if (!compute.empty()) command.insert(command.end(), {"--compute", compute});
   worker->memory_kills = OutOfMemoryKills();
   MILLRACE_ASSIGN_OR_RETURN(WorkerProcess process,
-                            WorkerProcess::Start(command, worker->log_path, other_end.get()));
+                            WorkerProcess::Start(command, worker->log_path(), other_end.get()));
   spdlog::info("process {} loads {}", process.pid(), model.name);
   worker->process.emplace(std::move(process));
   // In the list before anything may fail: from here on the watcher reaps it.
   workers_.push_back(worker);
   Wake();
-  absl::StatusOr<SocketAddress> address = SocketAddress::Make(socket);
+  absl::StatusOr<SocketAddress> address = SocketAddress::Make(worker->socket_path());
   if (!address.ok()) {
     Kill(*worker);
     return address.status();
@@ -360,12 +371,13 @@ void InferencePool::WatchLoop() {
       Worker& worker = *watched[i];
       const auto status = worker.process->Reap();
       const int64_t kills = OutOfMemoryKills() - worker.memory_kills;
+      const auto remove = absl::MakeCleanup([&worker] { worker.RemoveFiles(); });
       absl::MutexLock lock(&mutex_);
-      worker.exit = DescribeExit(status, worker.log_path, kills,
+      worker.exit = DescribeExit(status, worker.log_path(), kills,
                                  worker.killed ? "it was ended by the daemon" : "");
       if (!worker.killed) {
-        spdlog::warn("process {} with {} ended: {}", worker.process->pid(), worker.path,
-                     worker.exit.description);
+        spdlog::warn("process {} with {} ended: {}; its log is {}", worker.process->pid(),
+                     worker.path, worker.exit.description, worker.log_path());
       }
       worker.ended = true;
       workers_.erase(std::find(workers_.begin(), workers_.end(), watched[i]));

@@ -44,7 +44,8 @@ struct ResolvedModel {
 class InferencePool {
  public:
   struct Options {
-    // Sockets, logs and tokens of its processes; emptied at start.
+    // Sockets, logs and tokens of its processes, as long as these live, and logs of those that
+    // ended of themselves; emptied at start.
     std::string folder;
     // Path of the program millrace-worker.
     std::string worker_program;

@@ -76,6 +76,7 @@ TEST_F(InferencePoolTest, CallsOfAModelShareAProcess) {
   EXPECT_EQ(pool_->loaded_models(), 1);
   pool_ = nullptr;
   EXPECT_FALSE(Lives(*first));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/inference")) << "sockets, logs and tokens go";
 }
 
 TEST_F(InferencePoolTest, AnotherModelTakesThePlaceOfTheOneUsedLongestAgo) {
