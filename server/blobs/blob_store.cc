@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -266,6 +267,7 @@ absl::StatusOr<StoredBlob> BlobStore::Place(StoredBlob blob, const std::string& 
   std::error_code ignored;
   fs::remove_all(fresh, ignored);
   MILLRACE_RETURN_IF_ERROR(MakeFolder(fresh));
+  auto drop = absl::MakeCleanup([&] { fs::remove_all(fresh, ignored); });
   if (!content.empty() &&
       std::rename(content.c_str(), absl::StrCat(fresh, "/files").c_str()) != 0) {
     return ErrnoToStatus(errno, "move into place", content);
@@ -275,6 +277,7 @@ absl::StatusOr<StoredBlob> BlobStore::Place(StoredBlob blob, const std::string& 
   if (std::rename(fresh.c_str(), FolderOf(id).c_str()) != 0) {
     return ErrnoToStatus(errno, "move into place", fresh);
   }
+  std::move(drop).Cancel();
   const std::shared_ptr<Entry> entry = MakeEntry(std::move(blob));
   {
     absl::MutexLock lock(&mutex_);

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -25,11 +26,13 @@ absl::Status Changed(const std::string& name, absl::string_view what) {
 }
 
 absl::Status CheckUnchanged(const StoredBlob& model, const std::string& path) {
+  // Of a folder that is gone, or may not be entered any more, the first file is missed.
+  std::error_code ignored;
+  const bool is_file = std::filesystem::is_regular_file(path, ignored);
+  const std::string name = ModelName(model.id);
   for (const BlobFile& file : model.files) {
-    const std::string full =
-        std::filesystem::is_directory(path) ? absl::StrCat(path, "/", file.path) : path;
+    const std::string full = is_file ? path : absl::StrCat(path, "/", file.path);
     const absl::StatusOr<BlobFile> now = StatModelFile(full, file.path);
-    const std::string name = ModelName(model.id);
     if (!now.ok()) return Changed(name, absl::StrCat(full, " is gone"));
     if (!(*now == file)) return Changed(name, absl::StrCat(full, " has changed"));
   }

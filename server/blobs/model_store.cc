@@ -48,10 +48,11 @@ absl::Status CheckFiles(const std::vector<BlobFile>& files) {
   bool has_config = false, has_weights = false;
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string& name = files[i].path;
-    if (IsGguf(name) && files.size() == 1) return absl::OkStatus();
-    if (absl::StrContains(name, '/') || !IsOfModel(name)) {
+    const bool in_folder = absl::StrContains(name, '/');
+    if (IsGguf(name) && files.size() == 1 && !in_folder) return absl::OkStatus();
+    if (in_folder || !IsOfModel(name)) {
       return Invalid(absl::StrCat("model.files[", i, "].path"),
-                     IsGguf(name)
+                     IsGguf(name) && !in_folder
                          ? absl::StrCat("`", name,
                                         "` is a GGUF file, which is a whole model; "
                                         "declare it alone")
@@ -147,7 +148,7 @@ absl::StatusOr<StoredBlob> ModelStore::Create(const std::string& id, std::vector
   return blobs_->Create(id, std::move(files));
 }
 
-absl::Status ModelStore::CheckAllowed(const std::string& path) const {
+absl::StatusOr<std::string> ModelStore::RealPath(const std::string& path) const {
   std::error_code error;
   const fs::path real = fs::canonical(path, error);
   const std::string setting =
@@ -167,15 +168,20 @@ absl::Status ModelStore::CheckAllowed(const std::string& path) const {
         return !ignored && !judged.empty() && judged != root && IsBelow(judged, root);
       });
   if (!allowed) {
+    // Of other places nobody is told what there is.
+    const bool through_link =
+        std::any_of(model_dirs_.begin(), model_dirs_.end(), [&](const std::string& folder) {
+          return IsBelow(fs::path(path).lexically_normal(), folder);
+        });
     return MakeError(
         ErrorReason::kPathNotAllowed,
         absl::StrCat(
             "path: `", path, "`",
-            real.empty() || real == path ? "" : absl::StrCat(", which is ", real.string(), ","),
+            real.empty() || !through_link ? "" : absl::StrCat(", which is ", real.string(), ","),
             " does not lie below a folder ", setting, ": ", absl::StrJoin(model_dirs_, ", ")));
   }
   if (real.empty()) return Invalid("path", absl::StrCat("`", path, "` is not there"));
-  return absl::OkStatus();
+  return real.string();
 }
 
 absl::StatusOr<StoredBlob> ModelStore::Register(const std::string& id, const std::string& path) {
@@ -185,13 +191,14 @@ absl::StatusOr<StoredBlob> ModelStore::Register(const std::string& id, const std
         ErrorReason::kRequestInvalid,
         {{"path", absl::StrCat("`", path, "` is not absolute; give the path from / on")}});
   }
-  MILLRACE_RETURN_IF_ERROR(CheckAllowed(path));
-  const std::string real = fs::canonical(path).string();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string real, RealPath(path));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesAt(real));
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(real, ignored);
   std::vector<BlobFile> files;
   for (const std::string& name : names) {
-    const std::string full = fs::is_directory(real) ? absl::StrCat(real, "/", name) : real;
-    MILLRACE_RETURN_IF_ERROR(CheckAllowed(full));
+    const std::string full = is_folder ? absl::StrCat(real, "/", name) : real;
+    MILLRACE_RETURN_IF_ERROR(RealPath(full).status());
     MILLRACE_ASSIGN_OR_RETURN(BlobFile file, StatModelFile(full, name));
     files.push_back(std::move(file));
   }

@@ -59,7 +59,8 @@ class ModelStore {
 
  private:
   explicit ModelStore(std::vector<std::string> model_dirs) : model_dirs_(std::move(model_dirs)) {}
-  absl::Status CheckAllowed(const std::string& path) const;
+  // Where `path` is, links followed; refuses what does not lie below `model_dirs`.
+  absl::StatusOr<std::string> RealPath(const std::string& path) const;
 
   const std::vector<std::string> model_dirs_;
   std::unique_ptr<BlobStore> blobs_;

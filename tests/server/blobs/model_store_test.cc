@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string NewFolder() {
   std::string pattern = absl::StrCat(std::getenv("TEST_TMPDIR"), "/models-XXXXXX");
@@ -134,6 +135,7 @@ TEST_F(ModelStoreTest, RefusesFilesThatNoModelHas) {
   EXPECT_THAT(refusal({config, weights, {"onnx/config.json", 10, std::string(64, 'a')}}),
               HasSubstr("onnx/config.json"));
   EXPECT_THAT(refusal({config, {"m.gguf", 10, std::string(64, 'a')}}), HasSubstr("alone"));
+  EXPECT_THAT(refusal({{"sub/m.gguf", 10, std::string(64, 'a')}}), HasSubstr("sub/m.gguf"));
   EXPECT_THAT(refusal({config}), HasSubstr("*.safetensors"));
   EXPECT_THAT(refusal({weights}), HasSubstr("config.json"));
   EXPECT_THAT(refusal({}), HasSubstr("at least one file"));
@@ -180,6 +182,11 @@ TEST_F(ModelStoreTest, RegistersOnlyBelowTheFoldersOfTheOperator) {
     EXPECT_EQ(ReasonOf(status), "PATH_NOT_ALLOWED") << path << ": " << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("model_dirs"));
   }
+  const auto refusal = [&](const std::string& path) {
+    return std::string(store_->Register("out", path).status().message());
+  };
+  EXPECT_THAT(refusal(allowed_ + "/link"), HasSubstr("which is " + outside)) << "a link is shown";
+  EXPECT_THAT(refusal(outside + "/../llama"), Not(HasSubstr("which is"))) << "nor what there is";
   EXPECT_EQ(ReasonOf(store_->Register("out", "llama").status()), "REQUEST_INVALID");
   EXPECT_EQ(ReasonOf(store_->Register("out", allowed_ + "/nothing").status()), "MODEL_INVALID");
 }
