@@ -121,11 +121,16 @@ const Setting kSettings[] = {
      }},
 };
 
-absl::Status Set(const Setting& setting, absl::string_view where, const std::string& text,
+// `name` is what messages call it by.
+absl::Status Set(const Setting& setting, const std::string& name, const std::string& text,
                  Config* config) {
   const absl::Status status = setting.set(text, config);
   if (status.ok()) return status;
-  return absl::InvalidArgumentError(absl::StrCat(where, setting.name, ": ", status.message()));
+  return absl::InvalidArgumentError(absl::StrCat(name, ": ", status.message()));
+}
+
+std::string FlagOf(const Setting& setting) {
+  return absl::StrCat("--", setting.each != nullptr ? setting.each : setting.name);
 }
 
 const Setting* FindSetting(const std::string& name) {
@@ -168,14 +173,14 @@ absl::Status ReadConfigFile(const std::string& path, Config* config) {
         if (!value.IsScalar()) {
           return absl::InvalidArgumentError(absl::StrCat(where, key, ": must be a list of paths"));
         }
-        MILLRACE_RETURN_IF_ERROR(Set(*setting, where, value.Scalar(), config));
+        MILLRACE_RETURN_IF_ERROR(Set(*setting, where + key, value.Scalar(), config));
       }
       continue;
     }
     if (!entry.second.IsScalar()) {
       return absl::InvalidArgumentError(absl::StrCat(where, key, ": must be a single value"));
     }
-    MILLRACE_RETURN_IF_ERROR(Set(*setting, where, entry.second.Scalar(), config));
+    MILLRACE_RETURN_IF_ERROR(Set(*setting, where + key, entry.second.Scalar(), config));
   }
   return absl::OkStatus();
 }
@@ -233,12 +238,10 @@ absl::StatusOr<ParsedCommandLine> ParseCommandLine(const std::vector<std::string
   std::map<std::string, std::vector<std::string>> flags;
   std::vector<std::pair<const Setting*, CLI::Option*>> options;
   for (const Setting& setting : kSettings) {
-    CLI::Option* option =
-        app.add_option(absl::StrCat("--", setting.each != nullptr ? setting.each : setting.name),
-                       flags[setting.name], setting.help)
-            ->expected(1)
-            ->type_size(1)
-            ->allow_extra_args(false);
+    CLI::Option* option = app.add_option(FlagOf(setting), flags[setting.name], setting.help)
+                              ->expected(1)
+                              ->type_size(1)
+                              ->allow_extra_args(false);
     if (setting.each != nullptr) {
       option->take_all();
     } else {
@@ -267,7 +270,7 @@ absl::StatusOr<ParsedCommandLine> ParseCommandLine(const std::vector<std::string
     if (option->count() == 0) continue;
     if (setting->clear != nullptr) setting->clear(&parsed.config);
     for (const std::string& value : flags[setting->name]) {
-      MILLRACE_RETURN_IF_ERROR(Set(*setting, "--", value, &parsed.config));
+      MILLRACE_RETURN_IF_ERROR(Set(*setting, FlagOf(*setting), value, &parsed.config));
     }
   }
   MILLRACE_RETURN_IF_ERROR(Complete(&parsed.config));

@@ -61,6 +61,7 @@ TEST(ConfigTest, ModelDirsAreAListAndFlagsReplaceIt) {
   EXPECT_EQ(parsed->config.model_dirs, std::vector<std::string>{"/one"});
   EXPECT_TRUE(absl::StrContains(
       ErrorOf({kWorker, "--config", WriteConfig("model_dirs: [{a: b}]\n")}), "model_dirs"));
+  EXPECT_TRUE(absl::StrContains(ErrorOf({kWorker, "--model-dir", ""}), "--model-dir: "));
 }
 
 TEST(ConfigTest, UnknownKeysAndFlagsAreRefusedByName) {
