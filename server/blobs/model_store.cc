@@ -199,6 +199,10 @@ absl::StatusOr<StoredBlob> ModelStore::Register(const std::string& id, const std
   for (const std::string& name : names) {
     const std::string full = is_folder ? absl::StrCat(real, "/", name) : real;
     MILLRACE_RETURN_IF_ERROR(RealPath(full).status());
+    // To read from a pipe would be to wait for whoever writes to it.
+    if (!fs::is_regular_file(full, ignored)) {
+      return Invalid("path", absl::StrCat("`", full, "` is no file; remove it"));
+    }
     MILLRACE_ASSIGN_OR_RETURN(BlobFile file, StatModelFile(full, name));
     files.push_back(std::move(file));
   }

@@ -110,13 +110,16 @@ absl::Status GenerationServiceImpl::Evaluate(v1::EvaluateTextRequest request,
   MILLRACE_ASSIGN_OR_RETURN(const std::string dataset,
                             ParseDatasetName("dataset", request.dataset()));
   MILLRACE_ASSIGN_OR_RETURN(*request.mutable_dataset(), options_.dataset_path(dataset));
-  return Forward<v1::EvaluateTextRequest, v1::EvaluateTextResponse>(
+  const absl::Status status = Forward<v1::EvaluateTextRequest, v1::EvaluateTextResponse>(
       std::move(request), stream,
       [](v1::InferenceService::Stub& stub, grpc::ClientContext* context,
          const v1::EvaluateTextRequest& sent) { return stub.EvaluateText(context, sent); },
       [](const ResolvedModel& model, v1::EvaluateTextResponse* response) {
         response->set_model(model.name);
       });
+  // It may have been deleted meanwhile, which is no fault of the model.
+  if (!status.ok()) MILLRACE_RETURN_IF_ERROR(options_.dataset_path(dataset).status());
+  return status;
 }
 
 }  // namespace millrace

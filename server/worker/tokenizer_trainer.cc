@@ -115,7 +115,11 @@ absl::StatusOr<StoredBlob> TokenizerTrainer::Make(const Request& request,
                                  progress.value("total", int64_t{0}));
            },
        .cancelled = request.cancelled});
-  if (!trained.ok()) return TrainingError(trained.status());
+  if (!trained.ok()) {
+    // It may have been deleted meanwhile.
+    MILLRACE_RETURN_IF_ERROR(options_.datasets->Get(dataset_id).status());
+    return TrainingError(trained.status());
+  }
   MILLRACE_ASSIGN_OR_RETURN(std::vector<BlobFile> files, FilesIn(folder));
   return options_.tokenizers->Add(
       request.id, std::move(files),

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <utime.h>
 
 #include <cstdlib>
@@ -187,6 +188,9 @@ TEST_F(ModelStoreTest, RegistersOnlyBelowTheFoldersOfTheOperator) {
   };
   EXPECT_THAT(refusal(allowed_ + "/link"), HasSubstr("which is " + outside)) << "a link is shown";
   EXPECT_THAT(refusal(outside + "/../llama"), Not(HasSubstr("which is"))) << "nor what there is";
+  const std::string piped = CopyLlama(allowed_ + "/piped");
+  ASSERT_EQ(mkfifo((piped + "/more.safetensors").c_str(), 0600), 0);
+  EXPECT_THAT(refusal(piped), HasSubstr("more.safetensors"));
   EXPECT_EQ(ReasonOf(store_->Register("out", "llama").status()), "REQUEST_INVALID");
   EXPECT_EQ(ReasonOf(store_->Register("out", allowed_ + "/nothing").status()), "MODEL_INVALID");
 }
