@@ -45,6 +45,7 @@ struct ReasonRow {
 constexpr ReasonRow kReasons[] = {
     {"MODEL_INVALID", kExitInvalidModel},
     {"MODEL_UNSUPPORTED", kExitInvalidModel},
+    {"BUSY", kExitResourceExhausted},
     {"DATASET_INVALID", kExitInvalidDataset},
     {"DATASET_NOT_FOUND", kExitDatasetNotFound},
     {"CHECKPOINT_NOT_FOUND", kExitCheckpointNotFound},

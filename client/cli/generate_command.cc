@@ -1,8 +1,10 @@
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,6 +17,7 @@
 #include "client/cli/human.h"
 #include "client/cli/model_argument.h"
 #include "client/lib/generation.h"
+#include "proto/job_file/text_check.h"
 
 namespace millrace {
 namespace {
@@ -23,6 +26,10 @@ using v1::GenerateTextResponse;
 
 absl::StatusOr<std::string> ReadAll(const Session& session, const std::string& path) {
   if (path == "-") return std::string(std::istreambuf_iterator<char>(*session.environment.in), {});
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is a folder; give a file"));
+  }
   std::ifstream file(path, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});
   if (file.fail() && text.empty()) {
@@ -56,6 +63,24 @@ absl::Status AddPromptsOf(const std::string& text, const std::string& path,
   return absl::OkStatus();
 }
 
+// Text that a message can carry.
+absl::Status CheckPrompts(const v1::GenerateTextRequest& request) {
+  constexpr size_t kMostBytes = 2 << 20;
+  size_t bytes = 0;
+  for (int i = 0; i < request.prompts_size(); ++i) {
+    const std::string& prompt = request.prompts(i);
+    bytes += prompt.size();
+    if (!IsUtf8(prompt)) {
+      return absl::InvalidArgumentError(absl::StrCat("prompt ", i + 1, " is not text in UTF-8"));
+    }
+  }
+  if (bytes > kMostBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the prompts have ", bytes, " bytes together; at most ", kMostBytes, " go in one call"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AddPrompts(const Session& session, const GenerateArgs& args,
                         v1::GenerateTextRequest* request) {
   for (const std::string& prompt : args.prompts) {
@@ -67,10 +92,13 @@ absl::Status AddPrompts(const Session& session, const GenerateArgs& args,
     if (!text.ok()) return text.status();
     request->add_prompts(*std::move(text));
   }
-  if (args.prompts_file.empty()) return absl::OkStatus();
-  const absl::StatusOr<std::string> text = ReadAll(session, args.prompts_file);
-  if (!text.ok()) return text.status();
-  return AddPromptsOf(*text, args.prompts_file, request);
+  if (!args.prompts_file.empty()) {
+    const absl::StatusOr<std::string> text = ReadAll(session, args.prompts_file);
+    if (!text.ok()) return text.status();
+    const absl::Status added = AddPromptsOf(*text, args.prompts_file, request);
+    if (!added.ok()) return added;
+  }
+  return CheckPrompts(*request);
 }
 
 // What has come of each prompt.

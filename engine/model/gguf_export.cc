@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/base/status_macros.h"
@@ -56,8 +58,9 @@ absl::StatusOr<std::vector<Item>> ListItems(absl::string_view architecture,
           return absl::UnimplementedError(
               absl::StrCat("tensor \"", part.name, "\" has no place in a GGUF file"));
         }
-        Item item{slab.index, layout.offset + part.first_row * layout.columns, part.rows,
-                  layout.columns, name->change, {}};
+        Item item{slab.index,   layout.offset + part.first_row * layout.columns,
+                  part.rows,    layout.columns,
+                  name->change, {}};
         item.tensor.name = name->name;
         item.tensor.shape = {part.rows};
         item.tensor.type = &InfoOf(GgmlType::kF32);
@@ -75,10 +78,17 @@ absl::StatusOr<std::vector<Item>> ListItems(absl::string_view architecture,
   return items;
 }
 
+// llama.cpp takes a model of such a name for Phi-3 itself, and ends where the vocabulary lacks that
+// one's special tokens.
+bool NamesPhi3(absl::string_view name) {
+  const std::string lower = absl::AsciiStrToLower(name);
+  return absl::StrContains(lower, "phi-3") || absl::StrContains(lower, "phi3");
+}
+
 GgufMetadata MetadataOf(const GgufModel& model, const GgufExportOptions& options) {
   GgufMetadata metadata = {
       {"general.type", GgufValue::String("model")},
-      {"general.name", GgufValue::String(options.name)},
+      {"general.name", GgufValue::String(NamesPhi3(options.name) ? "" : options.name)},
       {"general.file_type", GgufValue::Uint32(FileTypeOf(options.type))},
       {"general.quantization_version", GgufValue::Uint32(2)},
   };

@@ -18,7 +18,7 @@ struct GgufExportOptions {
   // Of matrices: F32, F16, BF16 or Q8_0. Vectors are F32 always, as llama.cpp wants them; a matrix
   // whose rows are no whole blocks of Q8_0 is F16.
   GgmlType type = GgmlType::kBF16;
-  // general.name.
+  // general.name; left empty where llama.cpp would take the model for another by it (Phi-3).
   std::string name = "model";
   // More metadata: the tokenizer's (tokenizer.ggml.*), without which llama.cpp loads no model.
   GgufMetadata metadata;

@@ -11,6 +11,8 @@ namespace millrace {
 // has the form `line N: …`.
 absl::Status CheckText(absl::string_view text);
 
+bool IsUtf8(absl::string_view text);
+
 // The longest beginning of at most `max_bytes` that does not cut a character in two.
 absl::string_view TruncateUtf8(absl::string_view text, size_t max_bytes);
 

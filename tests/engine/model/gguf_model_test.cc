@@ -391,6 +391,18 @@ TEST(GgufModel, MetadataOfTheTokenizerIsTheCallers) {
               HasSubstr("\"general.name\" is there twice"));
 }
 
+// llama.cpp looks for Phi-3's special tokens in a model of that name.
+TEST(GgufModel, NoOtherModelIsNamedAsPhi3) {
+  const ModelSpec spec = SpecOf(kTied);
+  const std::string path = PathOf("name.gguf");
+  GgufExportOptions options;
+  options.name = "my-Phi3-like";
+  ASSERT_TRUE(Write(spec, RandomSlabs(spec), path, options).ok());
+  const auto file = GgufFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ((*file)->FindValue("general.name")->text(), "");
+}
+
 TEST(GgufModel, WhatHasNoPlaceInAFileIsNamed) {
   const std::string numbers = R"("hidden_size": 48, "num_hidden_layers": 2,
       "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 60)";
