@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -51,14 +52,19 @@ class SmallDisk : public Disk {
     return ErrnoToStatus(ENOSPC, "write", path);
   }
   absl::Status Sync(int fd, const std::string& path) override {
-    if (sync_may_go_on.valid()) sync_may_go_on.wait();
+    if (sync_may_go_on.valid()) {
+      if (!sync_began_before.exchange(true)) sync_began.set_value();
+      sync_may_go_on.wait();
+    }
     return Disk::Sync(fd, path);
   }
 
   int64_t free_bytes = 1 << 20;
   int64_t room_bytes = 1 << 20;
-  // When set, a sync takes until it is.
+  // When set, a sync takes until it is; the first one to wait says so.
   std::shared_future<void> sync_may_go_on;
+  std::promise<void> sync_began;
+  std::atomic<bool> sync_began_before = false;
 };
 
 class DatasetStoreTest : public ::testing::Test {
@@ -350,6 +356,7 @@ TEST_F(DatasetStoreTest, OthersGoOnWhileADeletionWaitsForTheDisk) {
   std::promise<void> go_on;
   disk_.sync_may_go_on = go_on.get_future().share();
   auto finished = std::async(std::launch::async, [&] { return (*upload)->Finish().status(); });
+  disk_.sync_began.get_future().wait();
   auto deleted = std::async(std::launch::async, [&] { return store_->Delete("plays"); });
   // Until then the deletion may not have begun.
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
